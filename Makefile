@@ -1,0 +1,58 @@
+# Every target makes the environment it needs; `make help` lists them.
+SHELL := /bin/bash
+PY := .venv/bin/python
+UV := $(shell command -v uv 2>/dev/null)
+PYTHON ?= $(shell command -v python3.12 || command -v python3.11 || command -v python3)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lock demo test check format bench-openb bench-kwok bench-kube-client clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+setup: .venv/.ready ## make .venv with the project and its dev tools from requirements.lock
+
+.venv/.ready: requirements.lock pyproject.toml
+	@echo "Making .venv from requirements.lock (about half a minute)..."
+ifdef UV
+	@$(UV) venv --quiet --allow-existing --python '$(PYTHON)' .venv
+	@$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements.lock
+	@$(UV) pip install --quiet --python $(PY) --no-deps -e .
+else
+	@'$(PYTHON)' -m venv .venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
+endif
+	@touch $@
+
+lock: ## renew requirements.lock (needs uv)
+	uv pip compile --quiet --no-header --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev --extra bench \
+	    pyproject.toml -o requirements.lock
+
+demo: setup ## place 8,152 pods of a real GPU cluster on a real kube-scheduler, on this machine
+	@$(PY) -m berthmaster demo
+
+test: setup ## every test: unit, properties, contract on a real control plane
+	@$(PY) -m pytest
+
+check: setup ## format, lint, types, import contracts
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports
+
+format: setup ## format and mend what can be mended
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+bench-openb: setup ## packing quality on the published protocol, beside the published policies
+	@$(PY) -m bench.openb
+
+bench-kwok: setup ## created-to-bound against the stock kube-scheduler, Filter latency, memory
+	@$(PY) -m bench.kwok
+
+bench-kube-client: setup ## list/watch cost beside the official client
+	@$(PY) -m bench.kube_client
+
+clean: ## remove what the other targets made here (the binaries' cache stays)
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis build *.egg-info

@@ -1,0 +1,5 @@
+"""`python -m berthmaster`."""
+
+from berthmaster.cli import main
+
+main()

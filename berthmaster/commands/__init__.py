@@ -1,0 +1,1 @@
+"""One file per sub-command; each holds one click command named `command`."""

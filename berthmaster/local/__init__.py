@@ -1,0 +1,1 @@
+"""The real Kubernetes control plane as processes on loopback, without containers."""

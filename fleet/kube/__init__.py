@@ -1,0 +1,1 @@
+"""The only edge to the Kubernetes API."""

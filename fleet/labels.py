@@ -1,0 +1,56 @@
+"""Every label, annotation, resource, taint, gate and condition name, in one place."""
+
+from __future__ import annotations
+
+DOMAIN = "berthmaster.dev"
+
+SCHEDULER_NAME = "berthmaster"
+NAMESPACE = "berthmaster-system"
+MANAGED_LABEL = f"{DOMAIN}/managed"
+PLAN_GATE = f"{DOMAIN}/plan"
+
+# Resources. The three of ours and HAMi's two are `ignoredByScheduler`: the extender keeps their books.
+GPU = f"{DOMAIN}/gpu"
+GPU_MILLI = f"{DOMAIN}/gpu-milli"
+GPU_MEMORY_MIB = f"{DOMAIN}/gpu-memory-mib"
+NVIDIA_GPU = "nvidia.com/gpu"
+NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
+HAMI_MEMORY = "nvidia.com/gpumem"
+HAMI_CORES = "nvidia.com/gpucores"
+HAMI_MEMORY_PERCENTAGE = "nvidia.com/gpumem-percentage"
+IGNORED_BY_SCHEDULER = (
+    GPU,
+    GPU_MILLI,
+    GPU_MEMORY_MIB,
+    HAMI_MEMORY,
+    HAMI_CORES,
+    HAMI_MEMORY_PERCENTAGE,
+)
+
+# Annotations on pods.
+GPU_MODELS = f"{DOMAIN}/gpu-models"
+DEVICES = f"{DOMAIN}/devices"
+CANDIDATES = f"{DOMAIN}/candidates"
+KAI_GPU_FRACTION = "gpu-fraction"
+KAI_GPU_MEMORY = "gpu-memory"
+KAI_GPU_FRACTION_DEVICES = "gpu-fraction-num-devices"
+
+# Gangs are planned as a whole or not at all; until they are modelled their pods wait.
+GANG = f"{DOMAIN}/gang"
+GANG_SIZE = f"{DOMAIN}/gang-size"
+
+# Nodes.
+DEVICE_SHARING = f"{DOMAIN}/device-sharing"
+UNHEALTHY_DEVICES = f"{DOMAIN}/unhealthy-devices"
+GPU_PRODUCT = "nvidia.com/gpu.product"
+GPU_MEMORY = "nvidia.com/gpu.memory"
+GPU_COUNT = "nvidia.com/gpu.count"
+HOSTNAME = "kubernetes.io/hostname"
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+NODE_NAME_FIELD = "metadata.name"
+
+# Pod condition written while a pod waits, and the ones that say why it is treated specially.
+WAITING_CONDITION = f"{DOMAIN}/Waiting"
+
+DRA_GPU_DRIVER = "gpu.nvidia.com"
+FIELD_MANAGER = "berthmaster"

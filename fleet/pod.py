@@ -1,0 +1,96 @@
+"""One pod as the planner sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fleet.constraints import NodeConstraints
+from fleet.device import DeviceAsk
+from fleet.resources import Resources
+
+
+class Phase(Enum):
+    """Pod phase; UNKNOWN also stands for a phase this version has never heard of."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Return True once the pod holds nothing any more, even while the object exists."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The controller that would recreate the pod."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Berth:
+    """A node and the device ids on it; empty devices for a CPU-only pod or a classic count."""
+
+    node: str
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod's identity, state, requests and what was recorded about its berth.
+
+    Attributes:
+        requests: Effective request as Kubernetes counts it (init containers, sidecars, overhead), with one pod slot.
+        ask: What it asks of GPUs; None = CPU only.
+        gates: Names of its scheduling gates, in order.
+        pinned_node: Node named by a required matchFields term of every affinity term; "" = not pinned.
+        devices: The devices annotation, parsed; None = no such annotation.
+        candidates: The candidates annotation, parsed, in order of preference; empty = none.
+        unmodelled: Constraints that can make kube-scheduler refuse a node and that the planner does not model.
+        affinity_depth: How much of spec.affinity.nodeAffinity.required... exists: 0 nothing, 1 affinity, 2 node
+            affinity, 3 its required part. A JSON patch needs to know.
+        has_annotations: Whether metadata.annotations exists, for the same reason.
+        problems: Why this pod cannot be read (malformed request or record); such a pod is never planned.
+    """
+
+    uid: str
+    namespace: str = "default"
+    name: str
+    resource_version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    created_at_s: float = 0.0
+    scheduler_name: str = "default-scheduler"
+    phase: Phase = Phase.PENDING
+    node_name: str = ""
+    is_terminating: bool = False
+    priority: int = 0
+    gates: tuple[str, ...] = ()
+    requests: Resources = Resources(pod_slots=1)
+    ask: DeviceAsk | None = None
+    constraints: NodeConstraints = NodeConstraints()
+    owner: Owner | None = None
+    pinned_node: str = ""
+    devices: tuple[str, ...] | None = None
+    candidates: tuple[Berth, ...] = ()
+    unmodelled: tuple[str, ...] = ()
+    affinity_depth: int = 0
+    has_annotations: bool = False
+    problems: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name, for people."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_live(self) -> bool:
+        """Return True while the pod can hold a berth: not terminal; a terminating pod still holds its own."""
+        return not self.phase.is_terminal
