@@ -48,6 +48,7 @@ class Pod:
     """A pod's identity, state, requests and what was recorded about its berth.
 
     Attributes:
+        is_unschedulable: kube-scheduler tried and refused it (condition PodScheduled False, reason Unschedulable).
         requests: Effective request as Kubernetes counts it (init containers, sidecars, overhead), with one pod slot.
         ask: What it asks of GPUs; None = CPU only.
         gates: Names of its scheduling gates, in order.
@@ -71,6 +72,7 @@ class Pod:
     phase: Phase = Phase.PENDING
     node_name: str = ""
     is_terminating: bool = False
+    is_unschedulable: bool = False
     priority: int = 0
     gates: tuple[str, ...] = ()
     requests: Resources = Resources(pod_slots=1)

@@ -1,0 +1,1 @@
+"""The planner's shell: gate, plan, pin, wait, hand over, repair, release."""

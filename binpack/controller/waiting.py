@@ -1,0 +1,92 @@
+"""The waiting room: who waits, since when, why, what has been said, and when to hand over. Pure; time is an argument."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from fleet.plan import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One waiting pod.
+
+    Attributes:
+        since_s: When it was first seen without a berth (monotonic).
+        said: Reason last written to its condition, with the sentence; ("", "") = nothing yet.
+        said_at_s: When that was; -inf = never.
+    """
+
+    uid: str
+    reason: Reason
+    text: str
+    since_s: float
+    said: tuple[str, str] = ("", "")
+    said_at_s: float = float("-inf")
+
+
+class WaitingRoom:
+    """Remembers waiting pods; decides what to say and whom to hand over.
+
+    A condition is rewritten at once when its reason changes, and at most every `repeat_s` when only the numbers do:
+    on a busy cluster the nearest node changes with every binding, and nobody reads that many updates.
+    """
+
+    def __init__(self, *, hand_over_after_s: float, repeat_s: float = 30.0) -> None:
+        self._pods: dict[str, Waiting] = {}
+        self._hand_over_after_s = hand_over_after_s
+        self._repeat_s = repeat_s
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._pods
+
+    def get(self, uid: str) -> Waiting | None:
+        """Return the record of one pod, None if it does not wait."""
+        return self._pods.get(uid)
+
+    def enter(self, uid: str, reason: Reason, text: str, now_s: float) -> bool:
+        """Record that the pod waits for this reason; return True if that must be said now."""
+        old = self._pods.get(uid)
+        if old is None:
+            new = Waiting(uid=uid, reason=reason, text=text, since_s=now_s)
+        else:
+            new = replace(old, reason=reason, text=text)
+        self._pods[uid] = new
+        if new.said == (reason.value, text):
+            return False
+        return new.said[0] != reason.value or now_s - new.said_at_s >= self._repeat_s
+
+    def said(self, uid: str, now_s: float) -> None:
+        """Record that the present reason was written to the pod."""
+        pod = self._pods.get(uid)
+        if pod is not None:
+            self._pods[uid] = replace(pod, said=(pod.reason.value, pod.text), said_at_s=now_s)
+
+    def leave(self, uid: str) -> None:
+        """Forget a pod that was placed, handed over or deleted."""
+        self._pods.pop(uid, None)
+
+    def due_for_hand_over(self, now_s: float) -> tuple[str, ...]:
+        """Return uids of pods that have waited for capacity long enough, longest wait first."""
+        due = [
+            (pod.since_s, uid)
+            for uid, pod in self._pods.items()
+            if pod.reason in _CAPACITY and now_s - pod.since_s >= self._hand_over_after_s
+        ]
+        return tuple(uid for _, uid in sorted(due))
+
+    def next_due_s(self) -> float | None:
+        """Return the earliest moment at which a pod becomes due for hand-over, None if none ever does."""
+        times = [pod.since_s + self._hand_over_after_s for pod in self._pods.values() if pod.reason in _CAPACITY]
+        return min(times, default=None)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many pods wait, by reason: the gauge that operators alert on."""
+        return dict(Counter(pod.reason.value for pod in self._pods.values()))
+
+
+_CAPACITY = frozenset({Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.INSUFFICIENT})

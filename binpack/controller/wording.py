@@ -1,0 +1,77 @@
+"""Reasons as sentences: what a waiting pod's condition, event and log line say."""
+
+from __future__ import annotations
+
+from fleet.device import AskKind
+from fleet.plan import Reason, Shortfall, Unplaced
+from fleet.pod import Pod
+
+_GIB = 2**30
+
+
+def needs(pod: Pod) -> str:
+    """Return what the pod asks for, for people: '2 free G2 devices on one node, 12 cores and 64 GiB'."""
+    parts: list[str] = []
+    ask = pod.ask
+    if ask is not None:
+        kind = "/".join(ask.models) + " " if ask.models else ""
+        if ask.kind is AskKind.SHARE:
+            share = [f"{ask.milli_gpu} milli-GPU"] if ask.milli_gpu else []
+            share += [f"{ask.memory_mib} MiB"] if ask.memory_mib else []
+            parts.append(f"{' and '.join(share)} on {_plural(ask.count, f'{kind}device')}")
+        else:
+            parts.append(f"{ask.count} free {kind}device{'s' if ask.count != 1 else ''} on one node")
+    parts.append(amount("milli_cpu", pod.requests.milli_cpu))
+    if pod.requests.memory_bytes:
+        parts.append(amount("memory_bytes", pod.requests.memory_bytes))
+    parts += [amount(name, value) for name, value in pod.requests.extended]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def amount(resource: str, value: int) -> str:
+    """Return one amount with its unit as a person writes it."""
+    match resource:
+        case "milli_cpu":
+            return f"{value / 1000:g} core{'s' if value != 1000 else ''}"
+        case "memory_bytes":
+            return f"{value / _GIB:.3g} GiB" if value >= _GIB // 10 else f"{value} bytes"
+        case "pod_slots":
+            return _plural(value, "pod slot")
+        case "devices":
+            return _plural(value, "free device")
+        case "milli_gpu":
+            return f"{value} milli-GPU"
+        case "gpu_memory_mib":
+            return f"{value} MiB of device memory"
+        case _:
+            return f"{value} {resource}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}"
+
+
+def lacks(shortfall: Shortfall) -> str:
+    """Return 'best node n0173 lacks 4 cores': the smallest change that would help."""
+    missing = " and ".join(amount(name, value) for name, value in shortfall.missing)
+    return f"best node {shortfall.node} lacks {missing or 'nothing any more'}"
+
+
+def sentence(pod: Pod, unplaced: Unplaced) -> str:
+    """Return why the pod waits, with the numbers; stable for equal causes, so that events can be counted."""
+    match unplaced.reason:
+        case Reason.NO_NODES:
+            return "the cluster has no nodes"
+        case Reason.NO_NODE_ALLOWED:
+            return f"no node is allowed: {unplaced.detail or 'selector, affinity, taints or cordon exclude all'}"
+        case Reason.NO_SUCH_DEVICE | Reason.INSUFFICIENT:
+            text = f"needs {needs(pod)}"
+            if unplaced.shortfall is not None:
+                return f"{text}: {lacks(unplaced.shortfall)}"
+            return f"{text}: {unplaced.detail or 'no allowed node has it'}"
+        case Reason.MALFORMED:
+            return f"cannot be read: {unplaced.detail or '; '.join(pod.problems)}"
+        case Reason.UNMODELLED_CONSTRAINT:
+            return f"has a constraint that is not planned yet: {unplaced.detail or ', '.join(pod.unmodelled)}"
+        case Reason.FOREIGN_GATE:
+            return f"is held by another gate: {unplaced.detail}"
