@@ -1,4 +1,4 @@
-"""The waiting room: who waits, since when, why, what has been said, and when to hand over. Pure; time is an argument."""
+"""The waiting room: who waits, since when, why, what was said, when to hand over. Pure; time is an argument."""
 
 from __future__ import annotations
 
