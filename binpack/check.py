@@ -1,0 +1,291 @@
+"""The independent verifier of plans: it shares no line with the index, the solver or `fit`.
+
+It reads the values and the plan, keeps books of its own, and names every hard rule the plan breaks. Whatever the
+others believe, a plan with a violation is never carried out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from binpack.state import DeviceState, NodeState
+from fleet.constraints import NodeConstraints, Requirement, Taint, Toleration
+from fleet.device import AskKind, DeviceAsk
+from fleet.plan import Plan, Violation
+from fleet.pod import Berth, Pod
+
+_NEVER_EXCLUDES = "PreferNoSchedule"
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class Rule(StrEnum):
+    """The rules; a shortage of another extended resource goes by that resource's own name."""
+
+    POD_TWICE = "pod stands in the plan more than once"
+    POD_MISSING = "pod stands nowhere in the plan"
+    POD_UNKNOWN = "plan names a pod that is not in the batch"
+    POD_UNREADABLE = "pod cannot be read, so it may not be placed"
+    NODE_UNKNOWN = "node does not exist"
+    SELECTOR = "node selector"
+    AFFINITY = "node affinity"
+    TAINT = "taint"
+    MILLI_CPU = "milli_cpu"
+    MEMORY_BYTES = "memory_bytes"
+    POD_SLOTS = "pod_slots"
+    DEVICES_BLOCKED = "no device of this node may be given"
+    DEVICES_UNASKED = "devices given to a pod that may not be given any"
+    DEVICE_COUNT = "number of devices"
+    DEVICE_TWICE = "device given twice to one pod"
+    DEVICE_UNKNOWN = "device does not exist"
+    DEVICE_SICK = "device is unhealthy"
+    DEVICE_MODEL = "device model"
+    DEVICE_TOUCHED = "whole device is in use"
+    MILLI_GPU = "milli_gpu"
+    GPU_MEMORY_MIB = "gpu_memory_mib"
+    WRONG_BOOKS = "node keeps another kind of device books"
+
+
+def check(states: Mapping[str, NodeState], pods: Sequence[Pod], plan: Plan) -> tuple[Violation, ...]:
+    """Return every hard rule that `plan` breaks against these states; empty = it may be carried out.
+
+    Only nodes the plan names are looked at: the cost grows with the batch, not with the cluster. Placements are booked
+    in the plan's order; the pod that no longer fits is the one named, and it is not booked.
+    """
+    violations = _membership(pods, plan)
+    by_uid = {pod.uid: pod for pod in pods}
+    books: dict[str, _Books] = {}
+    for placement in plan.placements:
+        pod = by_uid.get(placement.pod_uid)
+        if pod is None:
+            continue
+        berth = placement.berth
+        if berth.node not in books:
+            state = states.get(berth.node)
+            if state is None:
+                violations.append(Violation(pod_uid=pod.uid, node=berth.node, rule=Rule.NODE_UNKNOWN))
+                continue
+            books[berth.node] = _Books(state)
+        violations += books[berth.node].book(pod, berth)
+    return tuple(violations)
+
+
+def _membership(pods: Sequence[Pod], plan: Plan) -> list[Violation]:
+    missing = {pod.uid for pod in pods}
+    known = frozenset(missing)
+    wrong: list[Violation] = []
+    named = [(placement.pod_uid, placement.berth.node) for placement in plan.placements]
+    named += [(unplaced.pod_uid, "") for unplaced in plan.unplaced]
+    for uid, node in named:
+        if uid in missing:
+            missing.remove(uid)
+        else:
+            wrong.append(
+                Violation(pod_uid=uid, node=node, rule=Rule.POD_TWICE if uid in known else Rule.POD_UNKNOWN),
+            )
+    wrong += [Violation(pod_uid=uid, node="", rule=Rule.POD_MISSING) for uid in sorted(missing)]
+    return wrong
+
+
+class _Card:
+    """What is left of one device."""
+
+    __slots__ = ("is_healthy", "memory_mib", "mib", "milli", "model", "users")
+
+    def __init__(self, state: DeviceState) -> None:
+        self.model = state.device.model
+        self.memory_mib = state.device.memory_mib
+        self.is_healthy = state.device.is_healthy
+        self.milli = state.free_milli
+        self.mib = state.free_mib
+        self.users = state.users
+
+
+class _Books:
+    """What is left of one node while the plan is being read."""
+
+    __slots__ = ("cards", "extended", "memory_bytes", "milli_cpu", "pod_slots", "state", "verdicts")
+
+    def __init__(self, state: NodeState) -> None:
+        self.state = state
+        self.milli_cpu = state.free.milli_cpu
+        self.memory_bytes = state.free.memory_bytes
+        self.pod_slots = state.free.pod_slots
+        self.extended = dict(state.free.extended)
+        self.cards = {device.device.id: _Card(device) for device in state.devices}
+        self.verdicts: dict[NodeConstraints, Rule | None] = {}
+
+    def book(self, pod: Pod, berth: Berth) -> list[Violation]:
+        """Book the pod if no rule forbids it; return what does."""
+        wrong = self._rules(pod) + self._amounts(pod) + self._devices(pod, berth)
+        if not wrong:
+            self._deduct(pod, berth)
+        return wrong
+
+    def _rules(self, pod: Pod) -> list[Violation]:
+        wrong = [self._violation(pod, Rule.POD_UNREADABLE)] if pod.problems else []
+        if pod.constraints not in self.verdicts:
+            self.verdicts[pod.constraints] = _excluded(pod.constraints, self.state)
+        verdict = self.verdicts[pod.constraints]
+        return wrong if verdict is None else [*wrong, self._violation(pod, verdict)]
+
+    def _amounts(self, pod: Pod) -> list[Violation]:
+        wanted = pod.requests
+        rows: list[tuple[str, int, int]] = [
+            (Rule.MILLI_CPU, wanted.milli_cpu, self.milli_cpu),
+            (Rule.MEMORY_BYTES, wanted.memory_bytes, self.memory_bytes),
+            (Rule.POD_SLOTS, wanted.pod_slots, self.pod_slots),
+        ]
+        rows += [(name, amount, self.extended.get(name, 0)) for name, amount in wanted.extended]
+        return [
+            self._violation(pod, rule, wanted=amount, free=free)
+            for rule, amount, free in rows
+            if amount > 0 and amount > free
+        ]
+
+    def _devices(self, pod: Pod, berth: Berth) -> list[Violation]:
+        ask = pod.ask
+        if ask is None:
+            return [self._violation(pod, Rule.DEVICES_UNASKED, device=berth.devices[0])] if berth.devices else []
+        wrong: list[Violation] = []
+        if self.state.blocked or self.state.node.device_problems:
+            wrong.append(self._violation(pod, Rule.DEVICES_BLOCKED))
+        if self.state.node.is_sharing == (ask.kind is AskKind.CLASSIC):
+            wrong.append(self._violation(pod, Rule.WRONG_BOOKS))
+        return wrong + (self._counted(pod, ask, berth) if ask.kind is AskKind.CLASSIC else self._named(pod, ask, berth))
+
+    def _counted(self, pod: Pod, ask: DeviceAsk, berth: Berth) -> list[Violation]:
+        if berth.devices:
+            return [self._violation(pod, Rule.DEVICES_UNASKED, device=berth.devices[0])]
+        free = len(self._free_cards(ask))
+        return [] if free >= ask.count else [self._violation(pod, Rule.DEVICE_COUNT, wanted=ask.count, free=free)]
+
+    def _free_cards(self, ask: DeviceAsk) -> list[_Card]:
+        return [
+            card
+            for card in self.cards.values()
+            if card.users == 0
+            and card.is_healthy
+            and (not ask.models or card.model in ask.models)
+            and (card.memory_mib is None or card.memory_mib >= ask.memory_mib)
+        ]
+
+    def _named(self, pod: Pod, ask: DeviceAsk, berth: Berth) -> list[Violation]:
+        wrong: list[Violation] = []
+        if len(berth.devices) != ask.count:
+            wrong.append(self._violation(pod, Rule.DEVICE_COUNT, wanted=ask.count, free=len(berth.devices)))
+        seen: set[str] = set()
+        for name in berth.devices:
+            if name in seen:
+                wrong.append(self._violation(pod, Rule.DEVICE_TWICE, device=name))
+            seen.add(name)
+            card = self.cards.get(name)
+            if card is None:
+                wrong.append(self._violation(pod, Rule.DEVICE_UNKNOWN, device=name))
+            else:
+                wrong += self._card(pod, ask, name, card)
+        return wrong
+
+    def _card(self, pod: Pod, ask: DeviceAsk, name: str, card: _Card) -> list[Violation]:
+        wrong: list[Violation] = []
+        if not card.is_healthy:
+            wrong.append(self._violation(pod, Rule.DEVICE_SICK, device=name))
+        if ask.models and card.model not in ask.models:
+            wrong.append(self._violation(pod, Rule.DEVICE_MODEL, device=name))
+        if ask.kind is AskKind.CHOSEN:
+            if card.users:
+                wrong.append(self._violation(pod, Rule.DEVICE_TOUCHED, device=name, wanted=0, free=card.users))
+            if card.memory_mib is not None and card.memory_mib < ask.memory_mib:
+                wrong.append(self._short_of_memory(pod, ask, name, card.memory_mib))
+            return wrong
+        if ask.milli_gpu > 0 and card.milli < ask.milli_gpu:
+            wrong.append(
+                self._violation(pod, Rule.MILLI_GPU, device=name, wanted=ask.milli_gpu, free=card.milli),
+            )
+        if card.mib is not None and ask.memory_mib > 0 and card.mib < ask.memory_mib:
+            wrong.append(self._short_of_memory(pod, ask, name, card.mib))
+        return wrong
+
+    def _deduct(self, pod: Pod, berth: Berth) -> None:
+        self.milli_cpu -= pod.requests.milli_cpu
+        self.memory_bytes -= pod.requests.memory_bytes
+        self.pod_slots -= pod.requests.pod_slots
+        for name, amount in pod.requests.extended:
+            self.extended[name] = self.extended.get(name, 0) - amount
+        ask = pod.ask
+        if ask is None:
+            return
+        if ask.kind is AskKind.CLASSIC:
+            for card in self._free_cards(ask)[: ask.count]:
+                card.users += 1
+            return
+        for name in berth.devices:
+            card = self.cards[name]
+            card.users += 1
+            card.milli -= ask.milli_gpu
+            if ask.kind is AskKind.CHOSEN:
+                card.mib = 0
+            elif card.mib is not None:
+                card.mib -= ask.memory_mib
+
+    def _short_of_memory(self, pod: Pod, ask: DeviceAsk, name: str, free: int) -> Violation:
+        return self._violation(pod, Rule.GPU_MEMORY_MIB, device=name, wanted=ask.memory_mib, free=free)
+
+    def _violation(self, pod: Pod, rule: str, *, device: str = "", wanted: int = 0, free: int = 0) -> Violation:
+        return Violation(
+            pod_uid=pod.uid, node=self.state.node.name, rule=str(rule), device=device, wanted=wanted, free=free
+        )
+
+
+def _excluded(wish: NodeConstraints, state: NodeState) -> Rule | None:
+    """Judge selector, required node affinity and taints as kube-scheduler's filters do."""
+    node = state.node
+    for key, value in wish.node_selector:
+        if node.labels.get(key) != value:
+            return Rule.SELECTOR
+    if wish.terms is not None:
+        fields = {"metadata.name": node.name}
+        for term in wish.terms:
+            rows = [(r, node.labels) for r in term.labels] + [(r, fields) for r in term.fields]
+            is_readable = bool(rows) and all(r.key in fields for r in term.fields)
+            if is_readable and all(_holds(requirement, values) for requirement, values in rows):
+                break
+        else:
+            return Rule.AFFINITY
+    taints = [*node.taints, _CORDON] if node.is_cordoned else list(node.taints)
+    for taint in taints:
+        if taint.effect != _NEVER_EXCLUDES and not any(_covers(wished, taint) for wished in wish.tolerations):
+            return Rule.TAINT
+    return None
+
+
+def _holds(requirement: Requirement, values: Mapping[str, str]) -> bool:
+    has = requirement.key in values
+    value = values.get(requirement.key, "")
+    if requirement.operator in ("Gt", "Lt"):
+        return has and len(requirement.values) == 1 and _ordered(requirement.operator, value, requirement.values[0])
+    verdicts = {
+        "In": has and value in requirement.values,
+        "NotIn": not has or value not in requirement.values,
+        "Exists": has,
+        "DoesNotExist": not has,
+    }
+    return verdicts.get(requirement.operator, False)
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator in ("Gt", "Lt"):
+        return _ordered(toleration.operator, taint.value, toleration.value)
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("Equal", "") and toleration.key != "" and toleration.value == taint.value
+
+
+def _ordered(operator: str, value: str, bound: str) -> bool:
+    if not (_INTEGER.fullmatch(value) and _INTEGER.fullmatch(bound)):
+        return False
+    return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
