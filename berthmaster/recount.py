@@ -1,0 +1,160 @@
+"""An independent count over raw API objects: who holds what, and is anything held twice.
+
+Reads plain JSON and shares no code with decode, ledger or planner, so that a fault there cannot hide itself here.
+It understands what the demo, the benchmarks and the contract tests create: CPU, memory, pod slots, chosen whole devices,
+shares in milli-GPU and MiB, and nvidia.com/gpu counts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+_SUFFIX = {"m": Decimal("0.001"), "": Decimal(1), "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9)}
+_SUFFIX |= {
+    "T": Decimal(10**12),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recount:
+    """What the API objects say.
+
+    Attributes:
+        pods: All pods counted; bound: those with a node; gated: those with a scheduling gate.
+        gpu_milli: Milli-GPU held by bound pods; gpu_capacity_milli: 1000 for each device of each node.
+        faults: Over-allocations and unreadable records, each naming its object; empty = sound.
+    """
+
+    nodes: int
+    pods: int
+    bound: int
+    gated: int
+    gpu_milli: int
+    gpu_capacity_milli: int
+    faults: tuple[str, ...]
+
+    @property
+    def allocated_ratio(self) -> float:
+        """Return the share of GPU capacity held, 0 where there is none."""
+        return self.gpu_milli / self.gpu_capacity_milli if self.gpu_capacity_milli else 0.0
+
+
+def recount(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]) -> Recount:
+    """Return the count over the `items` of a node list and a pod list, as the API server sent them."""
+    by_node: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    total = bound = gated = 0
+    for pod in pods:
+        total += 1
+        spec = pod["spec"]
+        gated += bool(spec.get("schedulingGates"))
+        if spec.get("nodeName"):
+            bound += 1
+            if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+                by_node[spec["nodeName"]].append(pod)
+    faults: list[str] = []
+    gpu_milli = capacity = node_count = 0
+    for node in nodes:
+        node_count += 1
+        name = node["metadata"]["name"]
+        capacity += 1000 * int(number(node["status"].get("capacity", {}).get("nvidia.com/gpu", "0")))
+        used, found = _recount_node(node, by_node.pop(name, []))
+        gpu_milli += used
+        faults += found
+    faults += [f"pods are bound to a node that does not exist: {name}" for name in sorted(by_node)]
+    return Recount(
+        nodes=node_count,
+        pods=total,
+        bound=bound,
+        gated=gated,
+        gpu_milli=gpu_milli,
+        gpu_capacity_milli=capacity,
+        faults=tuple(faults),
+    )
+
+
+def _recount_node(node: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> tuple[int, list[str]]:
+    name = node["metadata"]["name"]
+    allocatable = {key: number(value) for key, value in node["status"]["allocatable"].items()}
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    milli: dict[str, int] = defaultdict(int)
+    mib: dict[str, int] = defaultdict(int)
+    holders: dict[str, int] = defaultdict(int)
+    whole: set[str] = set()
+    faults: list[str] = []
+    gpu_milli = 0
+    for pod in pods:
+        request = _request(pod)
+        for key, value in request.items():
+            sums[key] += value
+        sums["pods"] += 1
+        title = f"pod {pod['metadata'].get('namespace')}/{pod['metadata']['name']} on node {name}"
+        devices = _devices(pod, name)
+        chosen = int(request.get("berthmaster.dev/gpu", 0))
+        share = int(request.get("berthmaster.dev/gpu-milli", 0))
+        share_mib = int(request.get("berthmaster.dev/gpu-memory-mib", 0))
+        gpu_milli += 1000 * int(request.get("nvidia.com/gpu", 0))
+        wanted = chosen or (1 if share or share_mib else 0)
+        if len(set(devices)) != wanted or len(devices) != wanted:
+            faults.append(f"{title} asks for {wanted} devices and its record names {devices}")
+            continue
+        for device in devices:
+            holders[device] += 1
+            if chosen:
+                whole.add(device)
+                milli[device] += 1000
+            else:
+                milli[device] += share
+                mib[device] += share_mib
+        gpu_milli += 1000 * chosen + share
+    count = int(number(node["status"].get("capacity", {}).get("nvidia.com/gpu", "0")))
+    card_mib = int(node["metadata"].get("labels", {}).get("nvidia.com/gpu.memory", 0))
+    for device, used in milli.items():
+        if used > 1000:
+            faults.append(f"device {name}/{device} is given {used} of 1000 milli-GPU")
+        if device in whole and holders[device] > 1:
+            faults.append(f"device {name}/{device} is given whole and has {holders[device]} holders")
+        if card_mib and mib[device] > card_mib:
+            faults.append(f"device {name}/{device} is given {mib[device]} of {card_mib} MiB")
+        if device.isdigit() and int(device) >= count:
+            faults.append(f"device {name}/{device} does not exist: the node has {count}")
+    for key in ("cpu", "memory", "pods", "nvidia.com/gpu"):
+        if sums[key] > allocatable.get(key, Decimal(0)):
+            faults.append(f"node {name} is given {sums[key]} of {allocatable.get(key, 0)} {key}")
+    return gpu_milli, faults
+
+
+def _devices(pod: Mapping[str, Any], node: str) -> list[str]:
+    notes = pod["metadata"].get("annotations") or {}
+    if "berthmaster.dev/devices" in notes:
+        return [device for device in str(notes["berthmaster.dev/devices"]).split(",") if device]
+    for candidate in str(notes.get("berthmaster.dev/candidates", "")).split(";"):
+        name, _, devices = candidate.partition("=")
+        if name == node:
+            return [device for device in devices.split(",") if device]
+    return []
+
+
+def _request(pod: Mapping[str, Any]) -> dict[str, Decimal]:
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for container in pod["spec"].get("containers", []):
+        for key, value in (container.get("resources", {}).get("requests") or {}).items():
+            sums[key] += number(value)
+    for container in pod["spec"].get("initContainers", []):
+        for key, value in (container.get("resources", {}).get("requests") or {}).items():
+            sums[key] = max(sums[key], number(value))
+    return sums
+
+
+def number(text: Any) -> Decimal:
+    """Return a quantity as a number of base units; only the suffixes that machines write."""
+    plain = str(text)
+    suffix = plain.lstrip("0123456789.")
+    return Decimal(plain[: len(plain) - len(suffix)]) * _SUFFIX[suffix]

@@ -1,0 +1,74 @@
+"""The planner's metrics; names follow the Prometheus conventions, units in the name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class PlannerMetrics:
+    """Everything the planner counts; one instance per process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.placed = Counter("berthmaster_pods_placed_total", "Pods given a berth, by how", ["how"], registry=registry)
+        self.patches = Counter(
+            "berthmaster_patches_total", "Pod patches written, by outcome", ["outcome"], registry=registry
+        )
+        self.plans = Counter(
+            "berthmaster_plans_total", "Batches planned, by who made the plan", ["source"], registry=registry
+        )
+        self.solves = Counter("berthmaster_solves_total", "How the solver ended", ["status"], registry=registry)
+        self.violations = Counter(
+            "berthmaster_plan_violations_total",
+            "Violations the verifier found in plans that were then not used",
+            registry=registry,
+        )
+        self.repairs = Counter(
+            "berthmaster_repairs_total", "Pinned pods deleted, by reason", ["reason"], registry=registry
+        )
+        self.handed_over = Counter(
+            "berthmaster_pods_handed_over_total", "Pods un-gated un-pinned for a node autoscaler", registry=registry
+        )
+        self.malformed = Counter(
+            "berthmaster_malformed_total", "Objects that could not be read", ["kind"], registry=registry
+        )
+        self.plan_s = Histogram(
+            "berthmaster_plan_seconds", "Index, solver and verifier for one batch", buckets=_SECONDS, registry=registry
+        )
+        self.batch = Histogram(
+            "berthmaster_batch_pods", "Pods planned together", buckets=(1, 4, 16, 64, 256, 512), registry=registry
+        )
+        self.wait_s = Histogram(
+            "berthmaster_created_to_pinned_seconds",
+            "From the pod's creation to its pin (API clock against ours)",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.is_leader = Gauge("berthmaster_leader", "1 while this process leads", registry=registry)
+        self.gap = Gauge(
+            "berthmaster_plan_gap_ratio",
+            "Gap of the last plan that has a bound; NaN before the first",
+            registry=registry,
+        )
+        self.gap.set(float("nan"))
+
+
+class WaitingCollector(Collector):
+    """berthmaster_pods_waiting{reason}: read when scraped, so that it can never lag behind the waiting room."""
+
+    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._counts = counts
+
+    def collect(self) -> list[GaugeMetricFamily]:
+        """Return the gauge with one sample per reason."""
+        family = GaugeMetricFamily(
+            "berthmaster_pods_waiting", "Gated pods without a berth, by reason", labels=["reason"]
+        )
+        for reason, count in self._counts().items():
+            family.add_metric([reason], count)
+        return [family]
