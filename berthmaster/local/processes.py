@@ -1,0 +1,158 @@
+"""Processes of our own: started detached, recognised without doubt, ended completely.
+
+A pid alone is no identity, because the kernel gives it away again. Two things are: the pid with its start time and the
+boot it belongs to, and a mark in the environment, which children inherit and strangers lack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.clock import SystemClock
+from fleet.errors import LocalClusterError
+
+MARK = "BERTHMASTER_CLUSTER"
+_PROC = Path("/proc")
+_POLL_S = 0.05
+_ENDED = ("Z", "X")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A process that can be told from every later one with the same pid.
+
+    Attributes:
+        started_ticks: Field 22 of /proc/PID/stat, clock ticks since boot (proc(5)).
+        boot: /proc/sys/kernel/random/boot_id of the boot that those ticks count from.
+    """
+
+    pid: int
+    started_ticks: int
+    boot: str
+
+
+def check_platform() -> None:
+    """Raise LocalClusterError where there is no /proc to recognise processes by."""
+    if not (_PROC / "self" / "stat").exists():
+        raise LocalClusterError("the local control plane needs Linux: it recognises its processes by /proc")
+
+
+def identify(pid: int) -> Identity | None:
+    """Return the identity of a running process, None if there is none (a zombie runs no more)."""
+    fields = _stat(pid)
+    if fields is None or fields[0] in _ENDED:
+        return None
+    return Identity(pid=pid, started_ticks=int(fields[19]), boot=_boot())
+
+
+def is_alive(identity: Identity) -> bool:
+    """Return True while exactly this process runs; an ended child of this very process is collected on the way."""
+    fields = _stat(identity.pid)
+    if fields is None or int(fields[19]) != identity.started_ticks or _boot() != identity.boot:
+        return False
+    if fields[0] in _ENDED:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(identity.pid, os.WNOHANG)
+        return False
+    return True
+
+
+def start(argv: Sequence[str], *, log: Path, mark: str, environ: Mapping[str, str]) -> Identity:
+    """Start a program in a session of its own, with its output appended to `log`, and return its identity.
+
+    Raises:
+        LocalClusterError: It cannot be started, or ended at once.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    output = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    try:
+        pid = os.posix_spawn(
+            argv[0],
+            list(argv),
+            {**environ, MARK: mark},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), output, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
+    except OSError as error:
+        raise LocalClusterError(f"cannot start {argv[0]}: {error.strerror}") from error
+    identity = identify(pid)
+    if identity is None:
+        os.waitpid(pid, os.WNOHANG)
+        raise LocalClusterError(f"{argv[0]} ended at once: see {log}")
+    return identity
+
+
+def marked(mark: str) -> tuple[Identity, ...]:
+    """Return every running process that carries the mark: what was started with it, and their children."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue  # ended meanwhile, or somebody else's
+        if wanted in environment.split(b"\0"):
+            identity = identify(int(entry.name))
+            if identity is not None:
+                found.append(identity)
+    return tuple(found)
+
+
+def session_of(pid: int) -> int | None:
+    """Return the session id of a process, None once it is gone."""
+    fields = _stat(pid)
+    return int(fields[3]) if fields is not None else None
+
+
+def send(identity: Identity, number: signal.Signals) -> None:
+    """Send a signal to exactly this process; nothing happens if it has ended."""
+    if is_alive(identity):
+        with contextlib.suppress(ProcessLookupError):  # it may end between the look and the signal
+            os.kill(identity.pid, number)
+
+
+def end(identities: Iterable[Identity], clock: SystemClock, *, grace_s: float) -> None:
+    """End processes and wait until each is gone: SIGTERM, and SIGKILL for those still there after `grace_s`."""
+    left = [identity for identity in identities if is_alive(identity)]
+    for identity in left:
+        send(identity, signal.SIGTERM)
+    left = _wait(left, clock, grace_s)
+    for identity in left:
+        send(identity, signal.SIGKILL)
+    left = _wait(left, clock, 10.0)
+    if left:
+        pids = ", ".join(str(identity.pid) for identity in left)
+        raise LocalClusterError(f"processes {pids} do not end even on SIGKILL")
+
+
+def _wait(identities: list[Identity], clock: SystemClock, most_s: float) -> list[Identity]:
+    deadline_s = clock.monotonic_s() + most_s
+    while True:
+        left = [identity for identity in identities if is_alive(identity)]
+        if not left or clock.monotonic_s() >= deadline_s:
+            return left
+        clock.sleep_blocking(_POLL_S)
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat after the name, which may itself hold blanks and parentheses."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _boot() -> str:
+    return (_PROC / "sys" / "kernel" / "random" / "boot_id").read_text().strip()
