@@ -50,5 +50,9 @@ class Gone(ApiError):
     """410: the resource version is too old to watch from; list again."""
 
 
+class NotLeading(ApiError):
+    """A write that was not started: its time-out would end after the lease does (status 0)."""
+
+
 class LocalClusterError(BerthmasterError):
     """The local control plane could not be built, started or stopped; the message says what to do."""

@@ -1,0 +1,77 @@
+"""Berths as annotation text, and back: the only record of a device assignment.
+
+Devices: ``0,3``. Candidates, in order of preference: ``node-a=0,3;node-b=1``, a node alone where no device is meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from fleet.errors import DecodeError
+from fleet.pod import Berth
+
+_DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:/-]{0,251}[A-Za-z0-9])?", re.ASCII)
+_NODE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_SHOWN = 80
+
+
+def format_devices(devices: Iterable[str]) -> str:
+    """Return the text of the devices annotation.
+
+    Raises:
+        DecodeError: No device, a device twice, or an id that could not be read back.
+    """
+    text = ",".join(devices)
+    parse_devices(text)
+    return text
+
+
+def parse_devices(text: str) -> tuple[str, ...]:
+    """Return the device ids in their order.
+
+    Raises:
+        DecodeError: Empty, a device twice, white space, or an id of other characters: nothing is guessed, because a
+            wrong guess gives one device to two pods.
+    """
+    devices = tuple(text.split(","))
+    for device in devices:
+        if not _DEVICE.fullmatch(device):
+            raise DecodeError(f"devices {_short(text)}: {_short(device)} is not a device id")
+    if len(set(devices)) != len(devices):
+        raise DecodeError(f"devices {_short(text)}: a device is named twice")
+    return devices
+
+
+def format_candidates(candidates: Iterable[Berth]) -> str:
+    """Return the text of the candidates annotation, best first.
+
+    Raises:
+        DecodeError: No candidate, a node twice, or a name that could not be read back.
+    """
+    text = ";".join(
+        f"{berth.node}={format_devices(berth.devices)}" if berth.devices else berth.node for berth in candidates
+    )
+    parse_candidates(text)
+    return text
+
+
+def parse_candidates(text: str) -> tuple[Berth, ...]:
+    """Return the candidates in order of preference.
+
+    Raises:
+        DecodeError: Empty, a node twice, or a part that is no node name or no list of devices.
+    """
+    berths: list[Berth] = []
+    for part in text.split(";"):
+        node, equals, devices = part.partition("=")
+        if not _NODE.fullmatch(node):
+            raise DecodeError(f"candidates {_short(text)}: {_short(node)} is not a node name")
+        berths.append(Berth(node=node, devices=parse_devices(devices) if equals else ()))
+    if len({berth.node for berth in berths}) != len(berths):
+        raise DecodeError(f"candidates {_short(text)}: a node is named twice")
+    return tuple(berths)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")

@@ -1,0 +1,31 @@
+"""API paths. Names come from outside, so every part is quoted."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+RESOURCE_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+
+
+def pod(namespace: str, name: str, subresource: str = "") -> str:
+    """Return the path of a pod or of one of its subresources (status, eviction, binding)."""
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def node(name: str) -> str:
+    """Return the path of a node."""
+    return f"{NODES}/{quote(name, safe='')}"
+
+
+def leases(namespace: str, name: str = "") -> str:
+    """Return the path of a namespace's leases, or of one of them."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
+    return f"{path}/{quote(name, safe='')}" if name else path
+
+
+def events(namespace: str) -> str:
+    """Return the path of a namespace's events (events.k8s.io/v1)."""
+    return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
