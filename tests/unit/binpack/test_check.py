@@ -35,7 +35,7 @@ def test_a_good_plan_has_no_violation():
 
 
 def test_another_scheduler_took_the_cpu():
-    """Case another-scheduler-took-the-cpu (kai-scheduler/KAI-Scheduler#1454): a plan holds only against the state now."""
+    """Case another-scheduler-took-the-cpu (kai-scheduler/KAI-Scheduler#1454): a plan holds against the state it saw."""
     n1, n2 = seat("n1", [1000], cpu=8, gib=32), seat("n2", [1000], cpu=8, gib=32)
     pods = [pod("p", cpu=4, ask=chosen(1))]
     planned = {"p": at("n1", "0")}

@@ -1,0 +1,147 @@
+"""The solver as a child process with a watchdog: a late, dead or mad solver costs an answer, never a batch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from binpack.solver import wire
+from binpack.solver.instance import Budget, Instance, Solution
+from fleet.clock import Clock, SystemClock
+from fleet.plan import SolveStatus
+
+COMMAND: Final = (sys.executable, "-m", "binpack.solver")
+_START_S: Final = 30.0  # loading OR-Tools on a busy machine
+_LONGEST_PAUSE_S: Final = 60.0
+_END_S: Final = 5.0
+
+
+class SolverProcess:
+    """One child process, started when first needed and kept; `solve` never raises and never blocks the event loop.
+
+    Whoever asks while the child is still starting waits no longer than the question's wall time and leaves it starting.
+    A child that is late is killed; after repeated failures it is restarted with growing pauses.
+
+    Attributes:
+        starts: Children started.
+        lates: Questions whose wall time ran out in a running child.
+        deaths: Children that ended, answered nonsense or never came up.
+    """
+
+    def __init__(self, clock: Clock | None = None, command: Sequence[str] = COMMAND) -> None:
+        self.starts = 0
+        self.lates = 0
+        self.deaths = 0
+        self._clock = clock or SystemClock()
+        self._command = tuple(command)
+        self._child: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        self._failures = 0
+        self._not_before_s = float("-inf")
+        self._is_closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process id of the child, None while there is none."""
+        return None if self._child is None else self._child.pid
+
+    async def solve(self, instance: Instance, budget: Budget) -> Solution:
+        """Return the child's solution, or one with status LATE_OR_DEAD after at most `budget.wall_s`."""
+        try:
+            async with asyncio.timeout(budget.wall_s):
+                async with self._turn:
+                    return await self._ask(instance, budget)
+        except TimeoutError:
+            return _none(f"no answer within {budget.wall_s} s")
+
+    async def start(self) -> None:
+        """Start the child and wait until it takes questions; returns at once where it already does.
+
+        A failure is counted and not raised: `solve` will say so.
+        """
+        if self._child is not None and self._child.returncode is not None:
+            self._failed()
+            await self._end()
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start(), name="solver-start")
+        await asyncio.shield(self._starting)
+
+    async def close(self) -> None:
+        """End the child; `solve` answers LATE_OR_DEAD from now on."""
+        self._is_closed = True
+        if self._starting is not None:
+            self._starting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._starting
+        await self._end()
+
+    async def _ask(self, instance: Instance, budget: Budget) -> Solution:
+        if self._is_closed:
+            return _none("the solver is closed")
+        if self._child is None and self._clock.monotonic_s() < self._not_before_s:
+            return _none("the solver failed repeatedly and is left alone for a while")
+        await self.start()
+        child = self._child
+        if child is None or child.stdin is None or child.stdout is None:
+            return _none("the solver did not start")
+        try:
+            child.stdin.write(wire.framed(wire.Question(instance=instance, budget=budget)))
+            await child.stdin.drain()
+            header = await child.stdout.readexactly(wire.HEADER_BYTES)
+            answer = wire.answer(await child.stdout.readexactly(wire.body_bytes(header)))
+        except (OSError, EOFError, msgspec.MsgspecError) as error:
+            self._failed()
+            await self._end()
+            return _none(f"the solver died: {type(error).__name__}")
+        except asyncio.CancelledError:  # late, or the caller gave up: its answer would be taken for the next one's
+            self.lates += 1
+            await self._end()
+            raise
+        self._failures = 0
+        return answer.solution or _none(answer.error)
+
+    async def _start(self) -> None:
+        self.starts += 1
+        try:
+            async with asyncio.timeout(_START_S):
+                self._child = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                )
+                if self._child.stdout is not None:
+                    await self._child.stdout.readexactly(wire.HEADER_BYTES)
+        except (OSError, EOFError, TimeoutError):
+            self._failed()
+            await self._end()
+
+    def _failed(self) -> None:
+        self.deaths += 1
+        self._failures += 1
+        if self._failures > 1:
+            pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self._failures - 2))
+            self._not_before_s = self._clock.monotonic_s() + pause_s
+
+    async def _end(self) -> None:
+        """Kill the child and wait for it; a killed process is gone within moments."""
+        child, self._child, self._starting = self._child, None, None
+        if child is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        if child.stdin is not None:
+            child.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await child.wait()
+
+
+def _none(detail: str) -> Solution:
+    return Solution(status=SolveStatus.LATE_OR_DEAD, detail=detail)
