@@ -1,0 +1,193 @@
+"""The index: answers any pod at once with the class-value policy, and keeps books between answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from binpack.index import room
+from binpack.index.arrays import Arrays, Bools, Floats, Ints
+from binpack.index.contention import contention
+from binpack.index.device_value import frozen_value_table
+from binpack.index.eligibility import Eligibility
+from binpack.index.miss import Misses
+from binpack.index.mix import Lessons, Mix, default_mix, shape_of
+from binpack.index.potential import Potential, Weights, grained
+from binpack.index.reservation import Reservations
+from binpack.index.scorer import Scorer
+from binpack.index.scores import PodClass, ScoreCache
+from binpack.state import NodeState
+from fleet.device import AskKind
+from fleet.plan import Placement, Unplaced
+from fleet.pod import Berth, Pod
+
+_LEAST_PRICED_MILLI = 300
+
+
+class Index:
+    """Answers with the placement of least cost.
+
+    The cost of (pod, node, devices) is, in milli-GPU::
+
+        Phi(node after) - Phi(node)  + contention * max(G, 300) * u(model)  + what a less preferred model costs
+        + B if the node is reserved for others  + a best-fit tie-break
+
+    Equal costs go to the smallest node name, so the answer depends on the state alone, not on the order
+    in which nodes were added. A pod is left out only if no node can hold it; CPU-only pods leave nodes with devices
+    alone while another has room. Source: the class-value policy (packing-policy, 2026-11-30); differs: models in the
+    pod's order, several shares per pod, CPU-only nodes, device memory.
+    """
+
+    def __init__(
+        self, states: Iterable[NodeState] = (), *, mix: Mix | None = None, weights: Weights | None = None
+    ) -> None:
+        """Index these nodes for this demand mix; None = the openb default mix until `learn` has seen enough."""
+        self._arrays = Arrays()
+        self._mix = default_mix() if mix is None else mix
+        self._weights = Weights() if weights is None else weights
+        self._lessons = Lessons()
+        self._eligibility = Eligibility(self._arrays)
+        self._misses = Misses(self._arrays, self._eligibility)
+        for state in states:
+            self._arrays.set_node(state)
+        self._rebuild()
+
+    def set_node(self, state: NodeState) -> None:
+        """Add a node or replace all that is known of it, bookings included."""
+        self._arrays.set_node(state)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node; one that is not there is no error."""
+        self._arrays.remove_node(name)
+
+    def take(self, pod: Pod, berth: Berth) -> None:
+        """Book the pod on the berth.
+
+        Raises:
+            UnknownBerthError: The node or a device is not in the index.
+        """
+        self._arrays.take(pod, berth)
+
+    def give_back(self, pod: Pod, berth: Berth) -> None:
+        """Undo `take`.
+
+        Raises:
+            UnknownBerthError: The node or a device is not in the index.
+        """
+        self._arrays.give_back(pod, berth)
+
+    def place(self, pod: Pod, *, with_shortfall: bool = True) -> Placement | Unplaced:
+        """Return the best berth now, or why there is none; nothing is booked.
+
+        Args:
+            pod: The pod; where it is bound or pinned does not matter.
+            with_shortfall: Whether a miss names the nearest node and what it lacks.
+        """
+        if pod.problems:
+            return self._misses.malformed(pod)
+        cost, position = self._costs(pod)
+        least = cost.min() if len(cost) else np.inf
+        if least == np.inf:
+            return self._misses.explain(pod, with_shortfall=with_shortfall)
+        slots = np.flatnonzero(cost == least)
+        slot = int(slots[0] if len(slots) == 1 else slots[np.argmin(self._arrays.order[slots])])
+        return self._placement(pod, slot, float(least), int(position[slot]))
+
+    def options(self, pod: Pod, most: int) -> list[Placement]:
+        """Return up to `most` feasible berths, best first, each node at most once."""
+        if pod.problems or most < 1:
+            return []
+        cost, position = self._costs(pod)
+        slots = np.flatnonzero(cost < np.inf)
+        ranked = slots[np.lexsort((self._arrays.order[slots], cost[slots]))][:most]
+        return [self._placement(pod, int(slot), float(cost[slot]), int(position[slot])) for slot in ranked]
+
+    def potential(self) -> float:
+        """Return the sum of Phi over all nodes, milli-GPU: the lower, the better what is free can still be used."""
+        self._refresh()
+        return self._scorer.total()
+
+    def learn(self, pods: Iterable[Pod]) -> bool:
+        """Count these pods into the demand mix; True if it was time for new tables (after 50, 100, 200, ... pods)."""
+        mix = self._lessons.learn([shape_of(pod, self._usual_device_mib()) for pod in pods])
+        if mix is None or not mix.total_milli_gpu:
+            return False
+        self.set_mix(mix)
+        return True
+
+    def set_mix(self, mix: Mix) -> None:
+        """Make all tables anew for this demand mix."""
+        self._mix = mix
+        self._rebuild()
+
+    def _costs(self, pod: Pod) -> tuple[Floats, Ints]:
+        """Return the cost on every slot, (count,), inf where the pod does not fit, and the best device's position."""
+        self._refresh()
+        arrays = self._arrays
+        score, position = self._cache.scores(PodClass.of(pod))
+        cost = np.where(room.nodes_with_room(arrays, self._eligibility, pod), score, np.inf)
+        if pod.ask is None:
+            self._leave_devices_alone(cost)
+        elif self._price is not None:
+            priced = max(pod.ask.total_milli_gpu, _LEAST_PRICED_MILLI)
+            cost += priced * self._price[arrays.node_model[: arrays.count]]
+        charged = self._reservations.charged(pod)
+        if charged is not None:
+            cost[charged] += self._weights.reserved_milli
+        return cost, position.astype(np.int64, copy=False)
+
+    def _leave_devices_alone(self, cost: Floats) -> None:
+        has_devices: Bools = self._arrays.has_devices[: self._arrays.count] > 0
+        if (cost[~has_devices] < np.inf).any():
+            cost[has_devices] = np.inf
+
+    def _placement(self, pod: Pod, slot: int, cost: float, position: int) -> Placement:
+        ask, arrays = pod.ask, self._arrays
+        devices: tuple[str, ...] = ()
+        if position >= 0:
+            devices = arrays.device_ids(slot, [position])
+        elif ask is not None and ask.kind is not AskKind.CLASSIC:
+            chosen, _ = self._scorer.choose(ask, np.array([slot]))
+            devices = arrays.device_ids(slot, [int(p) for p in np.flatnonzero(chosen[0])])
+        return Placement(pod_uid=pod.uid, berth=Berth(node=arrays.name(slot), devices=devices), score=cost)
+
+    def _refresh(self) -> None:
+        """Bring everything derived up to date with the bookings and nodes since the last question."""
+        arrays = self._arrays
+        if arrays.has_new_inventory:
+            self._rebuild()
+        elif arrays.changed:
+            slots = np.fromiter(arrays.changed, np.int64, len(arrays.changed))
+            self._scorer.renew(slots)
+            self._reservations.renew(slots)
+            arrays.changed.clear()
+
+    def _rebuild(self) -> None:
+        """Make tables, prices and reservations for the mix and the nodes there are now."""
+        arrays = self._arrays
+        potential = Potential(self._mix, arrays.models, frozen_value_table(), self._weights)
+        self._scorer = Scorer(arrays, potential)
+        self._cache = ScoreCache(arrays, self._scorer.score)
+        self._reservations = Reservations(arrays, self._mix, self._weights.reservation_factor)
+        self._price = self._prices()
+        arrays.changed.clear()
+        arrays.has_new_inventory = False
+
+    def _prices(self) -> Floats | None:
+        """Return the contention price per milli-GPU by model, (models + 1,); None where nothing is contended."""
+        arrays = self._arrays
+        devices = Counter[int](arrays.model[: arrays.count][arrays.model[: arrays.count] >= 0].tolist())
+        levels = contention(self._mix, {arrays.models[model]: n for model, n in devices.items()})
+        if not any(levels.values()):
+            return None
+        price = np.zeros(len(arrays.models) + 1)
+        for name, level in levels.items():
+            price[arrays.model_id(name)] = grained(self._weights.contention * level)
+        return price
+
+    def _usual_device_mib(self) -> int:
+        known = self._arrays.total_mib[: self._arrays.count]
+        known = known[known > 0]
+        return int(np.median(known)) if len(known) else 0

@@ -1,0 +1,95 @@
+"""Which nodes and devices can hold a request now: the hard rules, over many nodes at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from binpack.index.arrays import CLASSIC, SHARING, Arrays, Bools, Ints
+from binpack.index.eligibility import Eligibility
+from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
+from fleet.pod import Pod
+
+_MOST = 2**62
+
+
+def amounts_suffice(arrays: Arrays, pod: Pod) -> Bools:
+    """Return, over slots (count,), where memory, pod slots and other resources suffice; CPU is judged with the score.
+
+    A resource of which nothing is asked is never short, even on an over-committed node.
+    """
+    count = arrays.count
+    wanted = pod.requests
+    found = arrays.live[:count] > 0
+    if wanted.memory_bytes > 0:
+        found &= arrays.memory_bytes[:count] >= min(wanted.memory_bytes, _MOST)
+    if wanted.pod_slots > 0:
+        found &= arrays.pod_slots[:count] >= min(wanted.pod_slots, _MOST)
+    for name, amount in wanted.extended:
+        if amount > 0:
+            found &= arrays.extended(name)[:count] >= min(amount, _MOST)
+    return found
+
+
+def nodes_with_room(arrays: Arrays, eligibility: Eligibility, pod: Pod) -> Bools:
+    """Return where constraints and amounts other than CPU and devices allow the pod, (count,); a fresh array."""
+    found = amounts_suffice(arrays, pod)
+    found &= eligibility.mask(pod.constraints)[: arrays.count]
+    return found
+
+
+def cpu_suffices(arrays: Arrays, milli_cpu: int, slots: Ints) -> Bools:
+    """Return where the free CPU covers the request, (n,)."""
+    if milli_cpu <= 0:
+        return np.ones(len(slots), np.bool_)
+    found: Bools = arrays.milli_cpu[slots] >= min(milli_cpu, _MOST)
+    return found
+
+
+def takes_kind(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
+    """Return which nodes keep the books that the ask is written in, (n,); a blocked node keeps none."""
+    found: Bools = arrays.kind[slots] == (CLASSIC if ask.kind is AskKind.CLASSIC else SHARING)
+    return found
+
+
+def devices_of_model(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
+    """Return which devices are of an acceptable model, (n, D); all of them where any will do."""
+    if not ask.models:
+        return np.ones((len(slots), arrays.width), np.bool_)
+    accepted = np.zeros(len(arrays.models) + 1, np.bool_)  # the last entry stands for NO_MODEL
+    for name in ask.models:
+        model = arrays.known_model(name)
+        if model is not None:
+            accepted[model] = True
+    found: Bools = accepted[arrays.model[slots]]
+    return found
+
+
+def whole_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
+    """Return which devices can be given as a whole, (n, D)."""
+    found = arrays.untouched[slots] > 0
+    if ask.models:
+        found &= devices_of_model(arrays, ask, slots)
+    if ask.memory_mib > 0:
+        total = arrays.total_mib[slots]
+        found &= (total == 0) | (total >= min(ask.memory_mib, _MOST))
+    return found
+
+
+def shared_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> tuple[Bools, Ints]:
+    """Return which devices can give the share, (n, D), and the residual each would keep, (n, D), 0..1000."""
+    milli, mib = min(ask.milli_gpu, _MOST), min(ask.memory_mib, _MOST)
+    free, total = arrays.free_milli[slots], arrays.total_mib[slots]
+    found = arrays.healthy[slots] > 0
+    if milli > 0:
+        found &= free >= milli
+    if ask.models:
+        found &= devices_of_model(arrays, ask, slots)
+    after = (free - milli).clip(0, WHOLE_MILLI)
+    if mib > 0 or total.any():
+        left = arrays.free_mib[slots] - mib
+        is_known = total > 0
+        if mib > 0:
+            found &= ~is_known | (left >= 0)
+        by_memory = WHOLE_MILLI * left.clip(0, 2**50) // total.clip(1)
+        after = np.where(is_known, np.minimum(after, by_memory), after)
+    return found, after

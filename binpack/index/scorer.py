@@ -1,0 +1,135 @@
+"""The cost of putting one pod on each of many nodes: by how much the potential rises, at the best device."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from binpack.index import room
+from binpack.index.arrays import Arrays, Bools, Floats, Ints
+from binpack.index.potential import Potential
+from binpack.index.scores import PodClass
+from fleet.device import DeviceAsk
+
+# Best fit as a tie-break, 1e-3 over a node of eight devices, rounded to a power of two so that ties stay exact.
+_TIE: Final = 2.0**-23
+
+
+class Scorer:
+    """Scores pods by `potential` over `arrays`; keeps every node's summary and Phi up to date between bookings."""
+
+    def __init__(self, arrays: Arrays, potential: Potential) -> None:
+        self._arrays = arrays
+        self.set_potential(potential)
+
+    def set_potential(self, potential: Potential) -> None:
+        """Use other tables from now on; whoever keeps scores must forget them."""
+        self.potential = potential
+        self.fill()
+
+    def fill(self) -> None:
+        """Recompute every node's summary and Phi, as after the arrays grew."""
+        arrays = self._arrays
+        self._summary = np.zeros((arrays.capacity, self.potential.of_residual.shape[1]))
+        self._phi = np.zeros(arrays.capacity)
+        self.renew(np.arange(arrays.count))
+
+    def renew(self, slots: Ints) -> None:
+        """Recompute summary and Phi of the nodes that changed."""
+        arrays = self._arrays
+        if len(slots):
+            summary = self.potential.summaries(arrays.residual[slots])
+            self._summary[slots] = summary
+            self._phi[slots] = self.potential.phi(arrays.node_model[slots], arrays.milli_cpu[slots], summary)
+
+    def total(self) -> float:
+        """Return the sum of Phi over all nodes."""
+        return float(self._phi[: self._arrays.count].sum())
+
+    def score(self, pod_class: PodClass, slots: Ints) -> tuple[Floats, Ints]:
+        """Return the cost, (n,), inf where the pod does not fit, and the position of the best device, (n,).
+
+        The position is -1 except for a share of one device.
+        """
+        arrays = self._arrays
+        ask = pod_class.ask
+        cpu = arrays.milli_cpu[slots] - max(0, min(pod_class.milli_cpu, 2**62))
+        fits = room.cpu_suffices(arrays, pod_class.milli_cpu, slots)
+        nowhere = np.full(len(slots), -1, np.int64)
+        if ask is None:
+            return self._without_devices(slots, cpu, fits), nowhere
+        fits &= room.takes_kind(arrays, ask, slots)
+        if not ask.is_whole and ask.count == 1:
+            return self._on_one(ask, slots, cpu, fits)
+        chosen, after = self.choose(ask, slots)
+        fits &= chosen.sum(axis=1) == ask.count
+        table = self.potential.of_residual
+        summary = self._summary[slots] - np.where(
+            chosen[:, :, None], table[arrays.residual[slots]] - table[after], 0.0
+        ).sum(axis=1)
+        cost = self._cost(slots, cpu, summary) + self._lesser(ask, slots, chosen)
+        return np.where(fits, cost, np.inf), nowhere
+
+    def choose(self, ask: DeviceAsk, slots: Ints) -> tuple[Bools, Ints]:
+        """Return which devices of each node to give, (n, D), at most `ask.count`, and what each keeps, (n, D).
+
+        Whole devices go in inventory order. Of several shares each goes where it costs least device value, then where
+        it fits best, one per device.
+        """
+        arrays = self._arrays
+        if ask.is_whole:
+            free = room.whole_devices(arrays, ask, slots)
+            return free & (np.cumsum(free, axis=1) <= ask.count), np.zeros_like(arrays.residual[slots])
+        free, after = room.shared_devices(arrays, ask, slots)
+        value = self.potential.of_residual[:, 1]
+        loss = value[arrays.residual[slots]] - value[after] + _TIE * after
+        place = np.argsort(np.argsort(np.where(free, loss, np.inf), axis=1, kind="stable"), axis=1)
+        return free & (place < ask.count), after
+
+    def _on_one(self, ask: DeviceAsk, slots: Ints, cpu: Ints, fits: Bools) -> tuple[Floats, Ints]:
+        """Score a share of one device: every distinct residual of a node once."""
+        free, after = room.shared_devices(self._arrays, ask, slots)
+        free &= fits[:, None]
+        before = self._arrays.residual[slots]
+        key = before * 1024 + after
+        if ask.models:
+            key = key * (len(self._arrays.models) + 1) + self._arrays.model[slots] + 1
+        same = (key[:, :, None] == key[:, None, :]) & free[:, None, :]
+        earlier = np.tri(key.shape[1], k=-1, dtype=np.bool_)
+        row, column = np.nonzero(free & ~(same & earlier).any(axis=2))
+        table = self.potential.of_residual
+        kept = after[row, column]
+        summary = self._summary[slots[row]] + table[kept] - table[before[row, column]]
+        cost = np.full(free.shape, np.inf)
+        cost[row, column] = self._cost(slots[row], cpu[row], summary)
+        if ask.is_ordered:
+            cost[row, column] += self._rank_cost(ask)[self._arrays.model[slots[row], column]]
+        best = np.argmin(cost, axis=1)
+        return cost[np.arange(len(slots)), best], best
+
+    def _without_devices(self, slots: Ints, cpu: Ints, fits: Bools) -> Floats:
+        """Score a pod without devices; among device-free nodes the fullest one wins."""
+        cost = self._cost(slots, cpu, self._summary[slots])
+        has_devices = self._arrays.has_devices[slots] > 0
+        return np.where(fits, np.where(has_devices, cost, _TIE * cpu.clip(0, 2**20)), np.inf)
+
+    def _cost(self, slots: Ints, cpu: Ints, summary: Floats) -> Floats:
+        after = self.potential.phi(self._arrays.node_model[slots], cpu, summary)
+        return after - self._phi[slots] + _TIE * summary[:, 0]
+
+    def _lesser(self, ask: DeviceAsk, slots: Ints, chosen: Bools) -> Floats:
+        """Return what less preferred models cost, (n,); 0 where the order means nothing."""
+        if not ask.is_ordered:
+            return np.zeros(len(slots))
+        found: Floats = (self._rank_cost(ask)[self._arrays.model[slots]] * chosen).sum(axis=1)
+        return found
+
+    def _rank_cost(self, ask: DeviceAsk) -> Floats:
+        """Return the cost of each model by its place in the pod's wishes, (models + 1,)."""
+        cost = np.zeros(len(self._arrays.models) + 1)
+        for place, name in reversed(list(enumerate(ask.models))):
+            model = self._arrays.known_model(name)
+            if model is not None:
+                cost[model] = place * self.potential.weights.lesser_model_milli
+        return cost
