@@ -18,6 +18,10 @@ NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
 HAMI_MEMORY = "nvidia.com/gpumem"
 HAMI_CORES = "nvidia.com/gpucores"
 HAMI_MEMORY_PERCENTAGE = "nvidia.com/gpumem-percentage"
+HAMI_USE_MODELS = "nvidia.com/use-gputype"
+HAMI_AVOID_MODELS = "nvidia.com/nouse-gputype"
+HAMI_USE_UUIDS = "nvidia.com/use-gpuuuid"
+HAMI_AVOID_UUIDS = "nvidia.com/nouse-gpuuuid"
 IGNORED_BY_SCHEDULER = (
     GPU,
     GPU_MILLI,

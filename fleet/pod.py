@@ -60,6 +60,8 @@ class Pod:
             affinity, 3 its required part. A JSON patch needs to know.
         has_annotations: Whether metadata.annotations exists, for the same reason.
         problems: Why this pod cannot be read (malformed request or record); such a pod is never planned.
+        record_problem: The one of `problems` about the devices or candidates annotation; "" = none. Nobody knows what
+            such a pod holds, so its node gives no devices.
     """
 
     uid: str
@@ -86,6 +88,7 @@ class Pod:
     affinity_depth: int = 0
     has_annotations: bool = False
     problems: tuple[str, ...] = ()
+    record_problem: str = ""
 
     @property
     def key(self) -> str:

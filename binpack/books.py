@@ -1,0 +1,183 @@
+"""What the pods of one node hold, added up: the arithmetic of the ledger, for one node at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from binpack.state import DeviceState, NodeState
+from fleet import labels
+from fleet.device import WHOLE_MILLI, AskKind, Device, DeviceAsk
+from fleet.node import Node
+from fleet.pod import Berth, Pod
+from fleet.resources import Resources, extended_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What one pod holds, or is about to.
+
+    Attributes:
+        key: namespace/name, for people.
+        node: Where; the node need not exist.
+        requests: What it uses of everything but devices.
+        ask: How much it uses of each device; None with devices = all of it, for a request nobody can read.
+        devices: Its record; None = no record.
+        is_bound: Whether the API says that it runs there, so that it uses devices with or without a record.
+        problem: Why nobody can tell which devices it uses, or how much of them; "" = fine.
+    """
+
+    key: str
+    node: str
+    requests: Resources
+    ask: DeviceAsk | None
+    devices: tuple[str, ...] | None
+    is_bound: bool
+    problem: str
+
+    @property
+    def berth(self) -> Berth:
+        """Return node and recorded devices."""
+        return Berth(node=self.node, devices=self.devices or ())
+
+
+def holding_at(pod: Pod, node: str, devices: tuple[str, ...] | None) -> Holding:
+    """Return what the pod holds with this record on this node."""
+    problem = pod.record_problem
+    if not problem and pod.ask is None and pod.problems:
+        problem = pod.problems[0]
+    if pod.ask is None and not devices:
+        devices = None
+    return Holding(
+        key=pod.key,
+        node=node,
+        requests=pod.requests,
+        ask=pod.ask,
+        devices=devices,
+        is_bound=bool(pod.node_name),
+        problem=problem,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One node's state and what people should know of it, sorted."""
+
+    state: NodeState
+    warnings: tuple[str, ...]
+
+
+def account(node: Node, holdings: Collection[Holding]) -> Account:
+    """Return what is free on the node beside these holdings; their order does not matter."""
+    blocked = [f"node {node.name}: {problem}" for problem in node.device_problems]
+    warnings: list[str] = []
+    devices = _shared(node, holdings, blocked, warnings) if node.is_sharing else _counted(node, holdings, blocked)
+    blocked.sort()
+    state = NodeState(node=node, free=_free(node, holdings), devices=devices, blocked=tuple(blocked))
+    return Account(state=state, warnings=tuple(sorted(blocked + warnings)))
+
+
+def _free(node: Node, holdings: Collection[Holding]) -> Resources:
+    have = node.allocatable
+    milli_cpu, memory_bytes, pod_slots = have.milli_cpu, have.memory_bytes, have.pod_slots
+    extended = dict(have.extended)
+    for holding in holdings:
+        used = holding.requests
+        milli_cpu -= used.milli_cpu
+        memory_bytes -= used.memory_bytes
+        pod_slots -= used.pod_slots
+        for name, amount in used.extended:
+            extended[name] = extended.get(name, 0) - amount
+    return Resources(
+        milli_cpu=milli_cpu, memory_bytes=memory_bytes, pod_slots=pod_slots, extended=extended_of(extended)
+    )
+
+
+class _Card:
+    """Running books of one device."""
+
+    __slots__ = ("device", "mib", "milli", "users", "wholes")
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.milli = self.mib = self.users = self.wholes = 0
+
+    def book(self, ask: DeviceAsk | None) -> None:
+        """Add one user; without a readable ask it is taken to use everything."""
+        self.users += 1
+        if ask is None or ask.is_whole:
+            self.wholes += 1
+            self.milli += WHOLE_MILLI
+        else:
+            self.milli += ask.milli_gpu
+            self.mib += ask.memory_mib
+
+    def state(self) -> DeviceState:
+        """Return what is left. A card given whole has no memory left, even where nobody knows how much it had."""
+        memory_mib = self.device.memory_mib
+        free_mib: int | None = None
+        if memory_mib is not None:
+            free_mib = memory_mib * (1 - self.wholes) - self.mib
+        elif self.wholes:
+            free_mib = -self.mib
+        return DeviceState(device=self.device, free_milli=WHOLE_MILLI - self.milli, free_mib=free_mib, users=self.users)
+
+
+def _shared(
+    node: Node, holdings: Collection[Holding], blocked: list[str], warnings: list[str]
+) -> tuple[DeviceState, ...]:
+    """Book every record on its cards; what cannot be booked closes the node."""
+    cards = {device.id: _Card(device) for device in node.devices}
+    for holding in holdings:
+        doubt = _doubt(holding)
+        if doubt:
+            blocked.append(f"pod {holding.key} on node {node.name}: {doubt}")
+        for name in holding.devices or ():
+            card = cards.get(name)
+            if card is None:
+                warnings.append(f"pod {holding.key} holds device {node.name}/{name}, which is not there")
+            else:
+                card.book(holding.ask)
+    states = tuple([card.state() for card in cards.values()])
+    warnings += [
+        f"device {node.name}/{state.device.id} is promised beyond what it has"
+        for state in states
+        if state.free_milli < 0 or (state.free_mib or 0) < 0
+    ]
+    return states
+
+
+def _doubt(holding: Holding) -> str:
+    """Return why it is unknown what the pod uses of which device; "" where it is known."""
+    if holding.problem:
+        return holding.problem
+    ask = holding.ask
+    if ask is None:
+        return ""
+    if ask.kind is AskKind.CLASSIC:
+        return f"it uses {labels.NVIDIA_GPU} here, and the kubelet chose cards that nobody recorded"
+    if holding.devices is None:
+        return "it uses devices and has no record of which" if holding.is_bound else ""
+    if len(holding.devices) != ask.count:
+        return f"it asks for {ask.count} device(s), and its record names {len(holding.devices)}"
+    return ""
+
+
+def _counted(node: Node, holdings: Collection[Holding], blocked: list[str]) -> tuple[DeviceState, ...]:
+    """Return a classic node's devices: the first ones stand for those held, whichever the kubelet gave."""
+    held = 0
+    for holding in holdings:
+        held += holding.requests.of(labels.NVIDIA_GPU)
+        ask = holding.ask
+        if holding.devices and ask is not None and ask.kind is not AskKind.CLASSIC:
+            blocked.append(f"pod {holding.key} on node {node.name}: it uses recorded devices that the kubelet may give")
+    states: list[DeviceState] = []
+    for device in node.devices:
+        is_held = device.is_healthy and held > 0
+        held -= is_held
+        states.append(
+            DeviceState(device=device, free_milli=0, free_mib=0, users=1)
+            if is_held
+            else DeviceState(device=device, free_milli=WHOLE_MILLI, free_mib=device.memory_mib, users=0)
+        )
+    return tuple(states)

@@ -1,0 +1,156 @@
+"""What a pod asks of GPUs, in whichever of the four dialects it is written.
+
+- `nvidia.com/gpu` alone: a count of whole devices on a classic node.
+- `berthmaster.dev/gpu`: whole devices of our choosing; `gpu-milli` and `gpu-memory-mib`: a share of one device, on
+  which all containers of the pod run together, so theirs are summed.
+- KAI's annotations. Its `gpu-fraction` means that part of the card's memory too; a request in MiB cannot say that of a
+  card not chosen yet, so a fraction is booked as compute share alone. Fractions exclude each other exactly; a fraction
+  and a MiB request side by side on one card can promise more memory than it has.
+- HAMi's resources beside `nvidia.com/gpu`, per device. Without any memory request HAMi gives all of the card's memory,
+  so nobody else fits: booked as the whole card. Its `gpumem-percentage` is booked as KAI's fraction is. Where several
+  containers ask, counts and memory both add up: more than HAMi would book, never less.
+
+Sources: KAI-Scheduler docs/gpu-sharing, HAMi docs/config and docs/userguide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fleet import labels, quantity
+from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
+from fleet.errors import DecodeError
+
+_NOTES = (
+    labels.GPU_MODELS,
+    labels.KAI_GPU_FRACTION,
+    labels.KAI_GPU_MEMORY,
+    labels.KAI_GPU_FRACTION_DEVICES,
+    labels.HAMI_USE_MODELS,
+    labels.HAMI_AVOID_MODELS,
+    labels.HAMI_USE_UUIDS,
+    labels.HAMI_AVOID_UUIDS,
+)
+_HAMI = (labels.HAMI_MEMORY, labels.HAMI_CORES, labels.HAMI_MEMORY_PERCENTAGE)
+_HAMI_UNMODELLED = (labels.HAMI_AVOID_MODELS, labels.HAMI_USE_UUIDS, labels.HAMI_AVOID_UUIDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A pod's ask; None with problems where it cannot be read, None without them for a CPU-only pod."""
+
+    ask: DeviceAsk | None = None
+    unmodelled: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+_NOTHING = Asked()
+
+
+def ask_of(devices: tuple[tuple[str, int], ...], annotations: Mapping[str, str] | None) -> Asked:
+    """Return what a pod with these effective device amounts and these annotations asks of GPUs."""
+    notes = tuple([(key, annotations[key]) for key in _NOTES if key in annotations]) if annotations else ()
+    if not devices and not notes:
+        return _NOTHING
+    return _asked(devices, notes)
+
+
+@lru_cache(maxsize=4096)
+def _asked(devices: tuple[tuple[str, int], ...], notes: tuple[tuple[str, str], ...]) -> Asked:
+    amounts, texts = dict(devices), dict(notes)
+    try:
+        ask = _one_ask(amounts, texts)
+        if ask is None:
+            return _NOTHING
+        models, has_other_counts = _models(texts, ask.count)
+    except DecodeError as error:
+        return Asked(problems=(str(error),))
+    unmodelled = [f"annotation {name}" for name in _HAMI_UNMODELLED if name in texts]
+    if has_other_counts:
+        unmodelled.append("gpu-models with other counts")
+    return Asked(
+        ask=DeviceAsk(
+            kind=ask.kind,
+            count=ask.count,
+            milli_gpu=ask.milli_gpu,
+            memory_mib=ask.memory_mib,
+            models=models,
+            is_ordered=len(models) > 1 and labels.GPU_MODELS in texts,
+        ),
+        unmodelled=tuple(unmodelled),
+    )
+
+
+def _one_ask(amounts: Mapping[str, int], texts: Mapping[str, str]) -> DeviceAsk | None:
+    asks: dict[str, DeviceAsk] = {}
+    if labels.GPU in amounts:
+        asks[labels.GPU] = DeviceAsk(kind=AskKind.CHOSEN, count=amounts[labels.GPU])
+    if labels.GPU_MILLI in amounts or labels.GPU_MEMORY_MIB in amounts:
+        milli, mib = amounts.get(labels.GPU_MILLI, 0), amounts.get(labels.GPU_MEMORY_MIB, 0)
+        asks[labels.GPU_MILLI if milli else labels.GPU_MEMORY_MIB] = _share(labels.GPU_MILLI, milli, mib)
+    if any(name in amounts for name in _HAMI):
+        asks["HAMi's resources"] = _hami(amounts)
+    elif labels.NVIDIA_GPU in amounts:
+        asks[labels.NVIDIA_GPU] = DeviceAsk(kind=AskKind.CLASSIC, count=amounts[labels.NVIDIA_GPU])
+    if labels.KAI_GPU_FRACTION in texts or labels.KAI_GPU_MEMORY in texts:
+        asks["KAI's annotations"] = _kai(texts)
+    if len(asks) > 1:
+        raise DecodeError(f"GPUs are asked for in {len(asks)} ways at once: {', '.join(asks)}")
+    return next(iter(asks.values()), None)
+
+
+def _share(name: str, milli: int, mib: int, count: int = 1) -> DeviceAsk:
+    if milli > WHOLE_MILLI:
+        raise DecodeError(f"{name}: {milli} thousandths is more than one device")
+    return DeviceAsk(kind=AskKind.SHARE, count=count, milli_gpu=milli, memory_mib=mib)
+
+
+def _hami(amounts: Mapping[str, int]) -> DeviceAsk:
+    count = amounts.get(labels.NVIDIA_GPU, 1)
+    cores, mib = amounts.get(labels.HAMI_CORES, 0), amounts.get(labels.HAMI_MEMORY, 0)
+    percentage = 0 if mib else amounts.get(labels.HAMI_MEMORY_PERCENTAGE, 100)
+    name = labels.HAMI_CORES if cores >= percentage else labels.HAMI_MEMORY_PERCENTAGE
+    return _share(name, 10 * max(cores, percentage), mib, count)
+
+
+def _kai(texts: Mapping[str, str]) -> DeviceAsk:
+    count = 1
+    if labels.KAI_GPU_FRACTION_DEVICES in texts:
+        count = _number(texts, labels.KAI_GPU_FRACTION_DEVICES, quantity.whole)
+    if labels.KAI_GPU_MEMORY not in texts:
+        return _share(labels.KAI_GPU_FRACTION, _number(texts, labels.KAI_GPU_FRACTION, quantity.milli), 0, count)
+    if labels.KAI_GPU_FRACTION in texts:
+        raise DecodeError(f"{labels.KAI_GPU_FRACTION} and {labels.KAI_GPU_MEMORY} exclude each other")
+    return _share(labels.KAI_GPU_MEMORY, 0, _number(texts, labels.KAI_GPU_MEMORY, quantity.whole), count)
+
+
+def _number(texts: Mapping[str, str], name: str, read: Callable[[str], int]) -> int:
+    try:
+        number = read(texts[name].strip())
+    except DecodeError as error:
+        raise DecodeError(f"{name}: {error}") from error
+    if number == 0:
+        raise DecodeError(f"{name}: {texts[name]!r} asks for nothing")
+    return number
+
+
+def _models(texts: Mapping[str, str], count: int) -> tuple[tuple[str, ...], bool]:
+    """Return the acceptable models for this count, in order, and whether others stand there with other counts."""
+    if labels.GPU_MODELS not in texts:
+        hami = texts.get(labels.HAMI_USE_MODELS, "")
+        return tuple(dict.fromkeys(name.strip() for name in hami.split(",") if name.strip())), False
+    names: dict[str, None] = {}
+    has_other_counts = False
+    for part in texts[labels.GPU_MODELS].split(","):
+        name, equals, number = (text.strip() for text in part.partition("="))
+        if not name or (equals and not (number.isascii() and number.isdigit() and 0 < len(number) < 6)):
+            raise DecodeError(f"{labels.GPU_MODELS}: {part[:80]!r} is not a model or model=count")
+        if equals and int(number) != count:
+            has_other_counts = True
+        else:
+            names[name] = None
+    if not names:
+        raise DecodeError(f"{labels.GPU_MODELS}: no model is acceptable with the {count} device(s) asked for")
+    return tuple(names), has_other_counts

@@ -1,0 +1,214 @@
+"""A v1 Pod to a `Pod`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+
+from fleet import berths, labels
+from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Toleration
+from fleet.errors import DecodeError
+from fleet.kube.asks import ask_of
+from fleet.kube.objects import (
+    AffinityObject,
+    MetaObject,
+    NodeSelectorObject,
+    PodObject,
+    PodSpecObject,
+    RequirementObject,
+    TolerationObject,
+    VolumeObject,
+)
+from fleet.kube.requests import requests_of
+from fleet.pod import Berth, Owner, Phase, Pod
+
+_PHASES = {phase.value: phase for phase in Phase}
+
+
+def pod_from(obj: PodObject) -> Pod:
+    """Return the pod; what cannot be read stands in `problems`, never as zero or as absent."""
+    meta, spec = obj.metadata, obj.spec
+    annotations = meta.annotations
+    requests = requests_of(spec)
+    asked = ask_of(requests.devices, annotations)
+    devices, candidates, record_problem = _record(annotations)
+    affinity = spec.affinity
+    required = _required(affinity)
+    constraints, pinned_node = _constraints(
+        tuple(sorted(spec.node_selector.items())) if spec.node_selector else (), required, spec.tolerations
+    )
+    problems = requests.problems + asked.problems
+    return Pod(
+        uid=meta.uid,
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        resource_version=meta.resource_version,
+        labels=meta.labels or {},
+        created_at_s=_epoch_s(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
+        scheduler_name=sys.intern(spec.scheduler_name or "default-scheduler"),
+        phase=_phase(obj),
+        node_name=sys.intern(spec.node_name or ""),
+        is_terminating=meta.deletion_timestamp is not None,
+        is_unschedulable=not spec.node_name and _is_unschedulable(obj),
+        priority=spec.priority or 0,
+        gates=tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
+        requests=requests.resources,
+        ask=None if requests.problems else asked.ask,
+        constraints=constraints,
+        owner=_owner(meta),
+        pinned_node=pinned_node,
+        devices=devices,
+        candidates=candidates,
+        unmodelled=asked.unmodelled + _unmodelled(meta, spec),
+        affinity_depth=_depth(affinity, required),
+        has_annotations=annotations is not None,
+        problems=(*problems, record_problem) if record_problem else problems,
+        record_problem=record_problem,
+    )
+
+
+def _phase(obj: PodObject) -> Phase:
+    if obj.status is None or not obj.status.phase:
+        return Phase.PENDING
+    return _PHASES.get(obj.status.phase, Phase.UNKNOWN)
+
+
+def _is_unschedulable(obj: PodObject) -> bool:
+    conditions = obj.status.conditions if obj.status is not None else None
+    return any(
+        c.type == "PodScheduled" and c.status == "False" and c.reason == "Unschedulable" for c in conditions or ()
+    )
+
+
+def _epoch_s(text: str) -> float:
+    """Return an RFC 3339 time in seconds since the epoch; 0.0, the oldest, where it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return 0.0
+    return moment.timestamp() if moment.tzinfo is not None else 0.0
+
+
+def _owner(meta: MetaObject) -> Owner | None:
+    for reference in meta.owner_references or ():
+        if reference.controller:
+            return Owner(kind=sys.intern(reference.kind), name=reference.name, uid=reference.uid)
+    return None
+
+
+def _record(annotations: Mapping[str, str] | None) -> tuple[tuple[str, ...] | None, tuple[Berth, ...], str]:
+    """Return devices, candidates and why either cannot be read."""
+    if not annotations or (labels.DEVICES not in annotations and labels.CANDIDATES not in annotations):
+        return None, (), ""
+    devices: tuple[str, ...] | None = None
+    candidates: tuple[Berth, ...] = ()
+    try:
+        if labels.DEVICES in annotations:
+            devices = berths.parse_devices(annotations[labels.DEVICES])
+        if labels.CANDIDATES in annotations:
+            candidates = berths.parse_candidates(annotations[labels.CANDIDATES])
+    except DecodeError as error:
+        return None, (), str(error)
+    return devices, candidates, ""
+
+
+def _required(affinity: AffinityObject | None) -> NodeSelectorObject | None:
+    if affinity is None or affinity.node_affinity is None:
+        return None
+    return affinity.node_affinity.required_during_scheduling_ignored_during_execution
+
+
+def _depth(affinity: AffinityObject | None, required: NodeSelectorObject | None) -> int:
+    if affinity is None:
+        return 0
+    if affinity.node_affinity is None:
+        return 1
+    return 2 if required is None else 3
+
+
+@lru_cache(maxsize=8192)
+def _constraints(
+    node_selector: tuple[tuple[str, str], ...],
+    required: NodeSelectorObject | None,
+    tolerations: tuple[TolerationObject, ...] | None,
+) -> tuple[NodeConstraints, str]:
+    """Return the constraints and the one node they name; pods of one template share them."""
+    terms: tuple[NodeTerm, ...] | None = None
+    if required is not None:
+        terms = tuple(
+            NodeTerm(labels=_requirements(term.match_expressions), fields=_requirements(term.match_fields))
+            for term in required.node_selector_terms or ()
+        )
+    constraints = NodeConstraints(
+        node_selector=node_selector,
+        terms=terms,
+        tolerations=tuple(
+            Toleration(key=t.key or "", operator=t.operator or "Equal", value=t.value or "", effect=t.effect or "")
+            for t in tolerations or ()
+        ),
+    )
+    return constraints, _pinned_node(terms or ())
+
+
+def _requirements(objects: tuple[RequirementObject, ...] | None) -> tuple[Requirement, ...]:
+    return tuple(Requirement(key=r.key, operator=r.operator, values=r.values or ()) for r in objects or ())
+
+
+def _pinned_node(terms: tuple[NodeTerm, ...]) -> str:
+    """Return the node that every term names by metadata.name, alone; "" if they leave a choice."""
+    named = {_named_node(term) for term in terms}
+    return named.pop() if len(named) == 1 else ""
+
+
+def _named_node(term: NodeTerm) -> str:
+    names = {
+        r.values[0]
+        for r in term.fields
+        if r.key == labels.NODE_NAME_FIELD and r.operator == "In" and len(r.values) == 1
+    }
+    return names.pop() if len(names) == 1 else ""
+
+
+def _unmodelled(meta: MetaObject, spec: PodSpecObject) -> tuple[str, ...]:
+    """Name everything that can make kube-scheduler refuse a node and that the planner does not model."""
+    names: list[str] = []
+    if meta.labels and labels.GANG in meta.labels:
+        names.append(f"gang (label {labels.GANG})")
+    if spec.scheduling_group is not None:
+        names.append("gang (spec.schedulingGroup)")
+    if spec.workload_ref is not None:
+        names.append("gang (spec.workloadRef)")
+    if spec.affinity is not None:
+        names += _inter_pod(spec.affinity)
+    if any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints or ()):
+        names.append("hard topology spread")
+    if spec.resource_claims:
+        names.append("resource claims")
+    if any(port.host_port for c in spec.containers or () for port in c.ports or ()) or any(
+        port.host_port for c in spec.init_containers or () for port in c.ports or ()
+    ):
+        names.append("host ports")
+    if spec.volumes:
+        names += _tying_volumes(spec.volumes)
+    return tuple(names)
+
+
+def _inter_pod(affinity: AffinityObject) -> list[str]:
+    kinds = (("pod affinity", affinity.pod_affinity), ("pod anti-affinity", affinity.pod_anti_affinity))
+    return [
+        f"required {name}"
+        for name, kind in kinds
+        if kind is not None and kind.required_during_scheduling_ignored_during_execution
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _tying_volumes(volumes: tuple[VolumeObject, ...]) -> list[str]:
+    names: list[str] = []
+    if any(volume.persistent_volume_claim or volume.ephemeral for volume in volumes):
+        names.append("volume claims")
+    if any(v.aws_elastic_block_store or v.gce_persistent_disk or v.iscsi or v.rbd for v in volumes):
+        names.append("disk volumes")
+    return names

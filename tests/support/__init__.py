@@ -1,0 +1,1 @@
+"""Builders and fakes shared by all tests."""
