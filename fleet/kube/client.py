@@ -141,7 +141,7 @@ class Client:
         deadline_s = self._clock.monotonic_s() + budget_s
         if not is_read:
             # The server gives up too, so that a write cannot land long after we stopped waiting for it.
-            params = {**(params or {}), "timeout": f"{max(1, round(budget_s))}s"}
+            params = {**(params or {}), "timeout": f"{round(budget_s * 950)}ms"}
             if is_fenced is not False:
                 self._check_lease(method, path, deadline_s)
         url = self._url(path, params)
