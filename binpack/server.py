@@ -1,0 +1,102 @@
+"""The HTTP shell: bodies in, bodies out, every route bounded; what to answer is decided elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from aiohttp import web
+
+# 5,000 nodes as whole objects of 10 KB fit; node names alone need a hundredth of it.
+LARGEST_BODY_BYTES = 64 * 2**20
+JSON = "application/json"
+TEXT = "text/plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An HTTP answer."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = JSON
+
+
+Post = Callable[[bytes], Awaitable[Reply]]
+Get = Callable[[], Reply]
+
+
+def application(
+    *,
+    posts: Mapping[str, Post] | None = None,
+    gets: Mapping[str, Get] | None = None,
+    largest_body_bytes: int = LARGEST_BODY_BYTES,
+) -> web.Application:
+    """Return the application that serves these paths; a larger body answers 413, another path 404, another verb 405."""
+    app = web.Application(client_max_size=largest_body_bytes)
+    for path, post in (posts or {}).items():
+        app.router.add_post(path, _post_handler(post))
+    for path, get in (gets or {}).items():
+        app.router.add_get(path, _get_handler(get))
+    return app
+
+
+def _post_handler(post: Post) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        return _response(await post(await request.read()))
+
+    return handle
+
+
+def _get_handler(get: Get) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(_: web.Request) -> web.Response:
+        return _response(get())
+
+    return handle
+
+
+def _response(reply: Reply) -> web.Response:
+    return web.Response(body=reply.body, status=reply.status, headers={"Content-Type": reply.content_type})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where to listen. Port 0 takes any free port."""
+
+    host: str
+    port: int
+
+
+def parse_listen(text: str) -> Listen:
+    """Return the address in HOST:PORT, [IPv6]:PORT or :PORT (every interface).
+
+    Raises:
+        ValueError: The text is none of these.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return Listen(host=host.strip("[]"), port=int(port))
+
+
+class Server:
+    """Serves one application on one address for the life of an `async with` block."""
+
+    def __init__(self, app: web.Application, listen: Listen) -> None:
+        # The scheduler keeps its connection; a dropped one would cost it a handshake per pod.
+        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=3600.0)
+        self._listen = listen
+
+    async def __aenter__(self) -> Server:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, self._listen.host or None, self._listen.port).start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    @property
+    def port(self) -> int:
+        """Return the port listened on, also where 0 was asked for."""
+        address = self._runner.addresses[0]
+        return int(address[1])
