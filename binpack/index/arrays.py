@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from binpack.fit import model_matches
 from binpack.state import NodeState
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.node import Node
@@ -26,6 +27,8 @@ NO_MODEL: Final = -1
 
 # Amounts beyond this are read as this: far above any machine, and sums of a few stay inside int64.
 HUGE: Final = 2**60
+
+_RANKS_KEPT: Final = 1024
 
 
 class UnknownBerthError(LookupError):
@@ -64,6 +67,7 @@ class Arrays:
         self.clock = 0
         self._model_of: dict[str, int] = {}
         self._class_of: dict[NodeClass, int] = {}
+        self._ranks: dict[tuple[str, ...], Ints] = {}
         self._spare: list[int] = []
         self._order_is_stale = True
         self._order: Ints = np.zeros(0, np.int64)
@@ -170,12 +174,22 @@ class Arrays:
         found = self._model_of.get(model)
         if found is None:
             found = self._model_of[model] = len(self.models)
+            self._ranks.clear()
             self.models.append(model)
         return found
 
-    def known_model(self, model: str) -> int | None:
-        """Return the number of a model name that some node has had; None for any other."""
-        return self._model_of.get(model)
+    def ranks(self, wanted: tuple[str, ...]) -> Ints:
+        """Return each model's place among those wanted, (models + 1,), -1 = not acceptable; all 0 where any will do.
+
+        The last entry is that of devices of no known model, so that NO_MODEL finds it.
+        """
+        found = self._ranks.get(wanted)
+        if found is None:
+            if len(self._ranks) >= _RANKS_KEPT:
+                self._ranks.clear()
+            found = np.array([model_place(wanted, model) for model in (*self.models, "")], np.int64)
+            self._ranks[wanted] = found
+        return found
 
     @property
     def order(self) -> Ints:
@@ -324,6 +338,13 @@ class Arrays:
 
 def _clamped(amount: int) -> int:
     return max(-HUGE, min(HUGE, amount))
+
+
+def model_place(wanted: tuple[str, ...], model: str) -> int:
+    """Return the place of a model among those wanted, 0 where any will do, -1 = not acceptable."""
+    if not wanted:
+        return 0
+    return next((place for place, name in enumerate(wanted) if model_matches(name, model)), -1)
 
 
 def _reads_alike(a: Node, b: Node) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from binpack.index.arrays import model_place
 from binpack.index.mix import Mix
 
 _SWEEPS: Final = 40
@@ -44,7 +45,7 @@ def _narrow_demand(mix: Mix, capacity: Mapping[str, int]) -> dict[tuple[str, ...
     total, everything = sum(capacity.values()), mix.total_milli_gpu
     demand: Counter[tuple[str, ...]] = Counter()
     for shape, n in mix.shapes:
-        models = tuple(model for model in capacity if model in shape.models)
+        models = tuple(model for model in capacity if shape.models and model_place(shape.models, model) >= 0)
         if models and sum(capacity[model] for model in models) < _NARROW_RATIO * total:
             demand[models] += shape.total_milli_gpu * n
     return {models: amount / everything for models, amount in sorted(demand.items()) if amount}

@@ -184,7 +184,7 @@ class Index:
             return None
         price = np.zeros(len(arrays.models) + 1)
         for name, level in levels.items():
-            price[arrays.model_id(name)] = grained(self._weights.contention * level)
+            price[arrays.models.index(name)] = grained(self._weights.contention * level)
         return price
 
     def _usual_device_mib(self) -> int:

@@ -27,7 +27,7 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Floats, Ints
+from binpack.index.arrays import Floats, Ints, model_place
 from binpack.index.mix import Mix, Shape
 from fleet.device import WHOLE_MILLI
 
@@ -159,7 +159,7 @@ def _allowed(shapes: Sequence[Shape], models: Sequence[str]) -> Floats:
     """Return 1 where a model may hold a shape, (models + 1, shapes); the last row is for nodes of no known model."""
     names = [*models, ""]
     return np.array(
-        [[float(not shape.models or name in shape.models) for shape in shapes] for name in names], np.float64
+        [[float(model_place(shape.models, name) >= 0) for shape in shapes] for name in names], np.float64
     ).reshape(len(names), len(shapes))
 
 

@@ -8,7 +8,6 @@ while N_S <= factor * d_S * (free devices of the cluster) / (devices of such a n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,15 +107,15 @@ class Reservations:
             )
         return sets
 
-    def _holding(self, milli_cpu: int, memory_bytes: int, models: Sequence[str]) -> Bools:
+    def _holding(self, milli_cpu: int, memory_bytes: int, models: tuple[str, ...]) -> Bools:
         """Return which node classes could hold a pod of this size that wants every device, (C,)."""
-        accepted = {self._arrays.known_model(model) for model in models}
+        accepted = self._arrays.ranks(models) >= 0
         return np.array(
             [
                 one.devices == self.devices
                 and one.milli_cpu >= milli_cpu
                 and one.memory_bytes >= memory_bytes
-                and (not models or one.model in accepted)
+                and accepted[one.model]
                 for one in self._arrays.classes[: self._known_classes]
             ],
             np.bool_,

@@ -55,12 +55,7 @@ def devices_of_model(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
     """Return which devices are of an acceptable model, (n, D); all of them where any will do."""
     if not ask.models:
         return np.ones((len(slots), arrays.width), np.bool_)
-    accepted = np.zeros(len(arrays.models) + 1, np.bool_)  # the last entry stands for NO_MODEL
-    for name in ask.models:
-        model = arrays.known_model(name)
-        if model is not None:
-            accepted[model] = True
-    found: Bools = accepted[arrays.model[slots]]
+    found: Bools = arrays.ranks(ask.models)[arrays.model[slots]] >= 0
     return found
 
 
@@ -80,8 +75,8 @@ def shared_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> tuple[Bools, 
     milli, mib = min(ask.milli_gpu, _MOST), min(ask.memory_mib, _MOST)
     free, total = arrays.free_milli[slots], arrays.total_mib[slots]
     found = arrays.healthy[slots] > 0
-    if milli > 0:
-        found &= free >= milli
+    # A card of unknown memory that is full, as one held whole is, has nothing left for a share of memory alone.
+    found &= (free >= milli) & ((milli > 0) | (free > 0) | (total > 0))
     if ask.models:
         found &= devices_of_model(arrays, ask, slots)
     after = (free - milli).clip(0, WHOLE_MILLI)

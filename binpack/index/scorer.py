@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from binpack.index import room
-from binpack.index.arrays import Arrays, Bools, Floats, Ints
+from binpack.index.arrays import HUGE, Arrays, Bools, Floats, Ints
 from binpack.index.potential import Potential
 from binpack.index.scores import PodClass
 from fleet.device import DeviceAsk
@@ -74,18 +74,23 @@ class Scorer:
     def choose(self, ask: DeviceAsk, slots: Ints) -> tuple[Bools, Ints]:
         """Return which devices of each node to give, (n, D), at most `ask.count`, and what each keeps, (n, D).
 
-        Whole devices go in inventory order. Of several shares each goes where it costs least device value, then where
-        it fits best, one per device.
+        Whole devices go in inventory order, those of preferred models first. Of several shares each goes where it costs
+        least device value, then where it fits best, one per device.
         """
         arrays = self._arrays
         if ask.is_whole:
             free = room.whole_devices(arrays, ask, slots)
-            return free & (np.cumsum(free, axis=1) <= ask.count), np.zeros_like(arrays.residual[slots])
+            nothing = np.zeros_like(arrays.residual[slots])
+            if not ask.is_ordered:
+                return free & (np.cumsum(free, axis=1) <= ask.count), nothing
+            rank = np.where(free, arrays.ranks(ask.models)[arrays.model[slots]], HUGE)
+            return free & (_places(rank) < ask.count), nothing
         free, after = room.shared_devices(arrays, ask, slots)
         value = self.potential.of_residual[:, 1]
         loss = value[arrays.residual[slots]] - value[after] + _TIE * after
-        place = np.argsort(np.argsort(np.where(free, loss, np.inf), axis=1, kind="stable"), axis=1)
-        return free & (place < ask.count), after
+        if ask.is_ordered:
+            loss += self._rank_cost(ask)[arrays.model[slots]]
+        return free & (_places(np.where(free, loss, np.inf)) < ask.count), after
 
     def _on_one(self, ask: DeviceAsk, slots: Ints, cpu: Ints, fits: Bools) -> tuple[Floats, Ints]:
         """Score a share of one device: every distinct residual of a node once."""
@@ -93,7 +98,7 @@ class Scorer:
         free &= fits[:, None]
         before = self._arrays.residual[slots]
         key = before * 1024 + after
-        if ask.models:
+        if ask.is_ordered:
             key = key * (len(self._arrays.models) + 1) + self._arrays.model[slots] + 1
         same = (key[:, :, None] == key[:, None, :]) & free[:, None, :]
         earlier = np.tri(key.shape[1], k=-1, dtype=np.bool_)
@@ -127,9 +132,10 @@ class Scorer:
 
     def _rank_cost(self, ask: DeviceAsk) -> Floats:
         """Return the cost of each model by its place in the pod's wishes, (models + 1,)."""
-        cost = np.zeros(len(self._arrays.models) + 1)
-        for place, name in reversed(list(enumerate(ask.models))):
-            model = self._arrays.known_model(name)
-            if model is not None:
-                cost[model] = place * self.potential.weights.lesser_model_milli
-        return cost
+        return self._arrays.ranks(ask.models).clip(0) * self.potential.weights.lesser_model_milli
+
+
+def _places(amounts: Floats | Ints) -> Ints:
+    """Return each entry's place in its row by size, equal ones by position, (n, D)."""
+    found: Ints = np.argsort(np.argsort(amounts, axis=1, kind="stable"), axis=1)
+    return found
