@@ -25,6 +25,7 @@ PORTS = (
     "planner",
 )
 STORE, API = "etcd", "kube-apiserver"
+EXTENDER, PLANNER = "extender", "planner"
 # Ten hours: fake nodes give a sign of life every hour or two, because leases would be hundreds of writes a second.
 _NODE_GRACE = "36000s"
 
@@ -85,9 +86,9 @@ def components(
         _kwok(layout, ports, binaries),
     ]
     if options.has_extender:
-        found.append(_ours(layout, ports, "extender"))
+        found.append(_ours(layout, ports, EXTENDER))
     if options.has_planner:
-        found.append(_ours(layout, ports, "planner"))
+        found.append(_ours(layout, ports, PLANNER))
     return tuple(found)
 
 

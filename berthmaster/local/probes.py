@@ -38,3 +38,16 @@ def answers(probe: Probe, context: ssl.SSLContext, *, timeout_s: float = 2.0) ->
         return False
     finally:
         connection.close()
+
+
+def post(port: int, path: str, body: bytes, context: ssl.SSLContext, *, timeout_s: float = 10.0) -> tuple[int, bytes]:
+    """Return status and body of the API server's answer to a JSON object; status 0 where none came."""
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout_s, context=context)
+    try:
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        return 0, str(error).encode()
+    finally:
+        connection.close()

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
 
 import click
 import pytest
 
+from berthmaster.local import fake_nodes
 from berthmaster.local.binaries import Binaries, ensure
-from berthmaster.local.cluster import Cluster
+from berthmaster.local.cluster import Cluster, names
 from berthmaster.local.components import Options
 from berthmaster.local.progress import Lines
 from fleet.clock import SystemClock
+from fleet.kube.client import Client
+from fleet.kube.credentials import Connection, connection
+from fleet.node import Node
 
 # etcd, API server, controller manager, scheduler and kwok: nothing of ours runs, no policy is in force.
 BARE = Options(has_extender=False, has_planner=False, has_policies=False)
 
-StartCluster = Callable[[str, Options], Cluster]
+StartCluster = Callable[..., Cluster]
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +38,17 @@ def binaries(request: pytest.FixtureRequest) -> Binaries:
 
 @pytest.fixture(scope="session")
 def start_cluster(binaries: Binaries) -> Iterator[StartCluster]:
-    """Start a cluster of a test's own: `start_cluster("short-name", Options(...))`; all are ended with the session."""
+    """Start a cluster of a test's own: `start_cluster("short-name", Options(...))`; all end with the session at last.
+
+    End it yourself with `.down()` when the test is over: each costs half a gigabyte of memory.
+    """
+    _end_abandoned()
     started: list[Cluster] = []
 
     def start(name: str, options: Options = BARE) -> Cluster:
         cluster = Cluster(f"test-{name}-{os.getpid()}")
         started.append(cluster)
-        cluster.up(options, binaries=binaries.paths, kubernetes=binaries.kubernetes)
+        cluster.up(options, binaries)
         return cluster
 
     try:
@@ -51,3 +62,53 @@ def start_cluster(binaries: Binaries) -> Iterator[StartCluster]:
 def control_plane(start_cluster: StartCluster) -> Cluster:
     """One bare control plane that all contract tests share: use a namespace and node names of your own."""
     return start_cluster("shared", BARE)
+
+
+def access(cluster: Cluster, client: str = "admin") -> Connection:
+    """Return a connection as the administrator, or as `planner` or `extender` (their ServiceAccounts)."""
+    own = cluster.layout.config / f"{client}.kubeconfig"
+    return connection(str(cluster.kubeconfig if client == "admin" else own))
+
+
+@contextlib.asynccontextmanager
+async def client_of(cluster: Cluster, client: str = "admin") -> AsyncIterator[Client]:
+    """Open an API client of the cluster."""
+    async with Client(access(cluster, client), SystemClock()) as opened:
+        yield opened
+
+
+async def add_nodes(cluster: Cluster, nodes: Sequence[Node]) -> None:
+    """Create fake nodes (`fake_nodes.uniform`, `a_node`) and wait until pods may be placed on them."""
+    clock, link = SystemClock(), access(cluster)
+    record = cluster.record()
+    assert record is not None
+    await fake_nodes.create(link, nodes, clock=clock, kubelet=record.kubernetes, tell=lambda ratio, words: None)
+    await fake_nodes.wait_ready(
+        link, [node.name for node in nodes], clock=clock, most_s=120.0, tell=lambda ratio, words: None
+    )
+
+
+def kubectl(cluster: Cluster, *arguments: str, text: str | None = None) -> str:
+    """Run kubectl as the administrator and return what it prints; `text` is its standard input."""
+    record = cluster.record()
+    assert record is not None
+    program = Path(record.binaries["kubectl"])
+    cache = cluster.layout.root / "kubectl-cache"
+    done = subprocess.run(
+        [str(program), f"--kubeconfig={cluster.kubeconfig}", f"--cache-dir={cache}", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+def _end_abandoned() -> None:
+    """End what a killed test run left behind: its clusters carry its pid in their names."""
+    for name in names():
+        run = name.rpartition("-")[2]
+        if name.startswith("test-") and run.isdigit() and not Path("/proc", run).exists():
+            Cluster(name).down()
