@@ -6,7 +6,7 @@ the planner wrote with a ledger of its own and can only agree or refuse.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -61,7 +61,7 @@ class Books(Protocol):
         """Return what would be free on a node if one pod held nothing."""
         ...
 
-    def names(self) -> Collection[str]:
+    def known(self) -> KeysView[str]:
         """Return the names of all nodes."""
         ...
 
@@ -193,7 +193,7 @@ class Extender:
 
     def _pass(self, pod: Pod, names: Sequence[str]) -> Verdict:
         given = set(names)
-        failed = dict.fromkeys(given.difference(self._books.names()), "the node is not known here")
+        failed = dict.fromkeys(given.difference(self._books.known()), "the node is not known here")
         for name in self._doubtful(pod, given):
             state = self._books.state_without(name, pod.uid)
             if state is not None:

@@ -181,7 +181,7 @@ class ExtenderService:
         return Sizes(
             is_synced=self._is_synced(),
             silence_s=self._clock.monotonic_s() - self._seen_at_s(),
-            nodes=len(self._ledger.names()),
+            nodes=len(self._ledger.known()),
             contested_nodes=self._extender.contested,
             promises=self._extender.promises,
             warnings=len(self._ledger.warnings()),

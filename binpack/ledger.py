@@ -8,6 +8,7 @@ show in the API yet.
 
 from __future__ import annotations
 
+from collections.abc import KeysView
 from dataclasses import dataclass
 
 from binpack.books import Account, Holding, account, holding_at
@@ -107,6 +108,10 @@ class Ledger:
     def names(self) -> tuple[str, ...]:
         """Return the names of all nodes, sorted."""
         return tuple(sorted(self._nodes))
+
+    def known(self) -> KeysView[str]:
+        """Return a live view of the names of all nodes, in no order: for set arithmetic on thousands of them."""
+        return self._nodes.keys()
 
     def state(self, name: str) -> NodeState | None:
         """Return what is free on a node; the same object until something changes there; None = no such node."""
