@@ -168,7 +168,7 @@ class _Books:
             for card in self.cards.values()
             if card.users == 0
             and card.is_healthy
-            and (not ask.models or card.model in ask.models)
+            and _is_wanted(ask, card.model)
             and (card.memory_mib is None or card.memory_mib >= ask.memory_mib)
         ]
 
@@ -192,7 +192,7 @@ class _Books:
         wrong: list[Violation] = []
         if not card.is_healthy:
             wrong.append(self._violation(pod, Rule.DEVICE_SICK, device=name))
-        if ask.models and card.model not in ask.models:
+        if not _is_wanted(ask, card.model):
             wrong.append(self._violation(pod, Rule.DEVICE_MODEL, device=name))
         if ask.kind is AskKind.CHOSEN:
             if card.users:
@@ -237,6 +237,16 @@ class _Books:
         return Violation(
             pod_uid=pod.uid, node=self.state.node.name, rule=str(rule), device=device, wanted=wanted, free=free
         )
+
+
+def _is_wanted(ask: DeviceAsk, model: str) -> bool:
+    """Judge the product name: a wished name is a run of its words, any case, "-" and blanks alike."""
+    have = model.lower().replace("-", " ").split()
+    for name in ask.models:
+        words = name.lower().replace("-", " ").split()
+        if words and any(have[i : i + len(words)] == words for i in range(len(have) - len(words) + 1)):
+            return True
+    return not ask.models
 
 
 def _excluded(wish: NodeConstraints, state: NodeState) -> Rule | None:

@@ -157,6 +157,23 @@ def test_classic_nodes_keep_counts():
     assert rules([state], [pod("a", ask=classic(1, models=("H100",)))], {"a": at("n1")}) == [Rule.DEVICE_COUNT]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "model", "is_given"),
+    [
+        ("H100", "NVIDIA-H100-80GB-HBM3", True),
+        ("h100 80gb", "NVIDIA-H100-80GB-HBM3", True),
+        ("H10", "NVIDIA-H100-80GB-HBM3", False),
+        ("H100-HBM3", "NVIDIA-H100-80GB-HBM3", False),
+        ("", "G2", False),
+        ("G2", "", False),
+    ],
+)
+def test_a_model_is_wanted_by_whole_words(wanted, model, is_given):
+    state = seat("n1", devices=[card("0", model=model)])
+    found = rules([state], [pod("a", ask=share(1, models=(wanted,)))], {"a": at("n1", "0")})
+    assert found == ([] if is_given else [Rule.DEVICE_MODEL])
+
+
 def test_a_blocked_node_gives_no_device_but_still_takes_cpu_pods():
     state = seat("n1", [1000], blocked=("pod x: devices annotation cannot be read",))
     pods = [pod("a", ask=share(100)), pod("b")]
