@@ -1,8 +1,8 @@
 """An independent count over raw API objects: who holds what, and is anything held twice.
 
 Reads plain JSON and shares no code with decode, ledger or planner, so that a fault there cannot hide itself here.
-It understands what the demo, the benchmarks and the contract tests create: CPU, memory, pod slots, chosen whole devices,
-shares in milli-GPU and MiB, and nvidia.com/gpu counts.
+It understands what the demo, the benchmarks and the contract tests create: CPU, memory, pod slots, chosen whole
+devices, shares in milli-GPU and MiB, and nvidia.com/gpu counts.
 """
 
 from __future__ import annotations
@@ -80,14 +80,18 @@ def recount(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]
     )
 
 
+@dataclass(slots=True)
+class _Card:
+    milli: int = 0
+    mib: int = 0
+    holders: int = 0
+    is_whole: bool = False
+
+
 def _recount_node(node: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> tuple[int, list[str]]:
     name = node["metadata"]["name"]
-    allocatable = {key: number(value) for key, value in node["status"]["allocatable"].items()}
     sums: dict[str, Decimal] = defaultdict(Decimal)
-    milli: dict[str, int] = defaultdict(int)
-    mib: dict[str, int] = defaultdict(int)
-    holders: dict[str, int] = defaultdict(int)
-    whole: set[str] = set()
+    cards: dict[str, _Card] = defaultdict(_Card)
     faults: list[str] = []
     gpu_milli = 0
     for pod in pods:
@@ -95,40 +99,50 @@ def _recount_node(node: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> tup
         for key, value in request.items():
             sums[key] += value
         sums["pods"] += 1
-        title = f"pod {pod['metadata'].get('namespace')}/{pod['metadata']['name']} on node {name}"
         devices = _devices(pod, name)
         chosen = int(request.get("berthmaster.dev/gpu", 0))
         share = int(request.get("berthmaster.dev/gpu-milli", 0))
         share_mib = int(request.get("berthmaster.dev/gpu-memory-mib", 0))
-        gpu_milli += 1000 * int(request.get("nvidia.com/gpu", 0))
+        gpu_milli += 1000 * int(request.get("nvidia.com/gpu", 0)) + 1000 * chosen + share
         wanted = chosen or (1 if share or share_mib else 0)
         if len(set(devices)) != wanted or len(devices) != wanted:
+            title = f"pod {pod['metadata'].get('namespace')}/{pod['metadata']['name']} on node {name}"
             faults.append(f"{title} asks for {wanted} devices and its record names {devices}")
             continue
         for device in devices:
-            holders[device] += 1
-            if chosen:
-                whole.add(device)
-                milli[device] += 1000
-            else:
-                milli[device] += share
-                mib[device] += share_mib
-        gpu_milli += 1000 * chosen + share
+            card = cards[device]
+            card.holders += 1
+            card.is_whole |= bool(chosen)
+            card.milli += 1000 if chosen else share
+            card.mib += share_mib
+    return gpu_milli, [*faults, *_card_faults(node, cards), *_sum_faults(node, sums)]
+
+
+def _card_faults(node: Mapping[str, Any], cards: Mapping[str, _Card]) -> list[str]:
+    name = node["metadata"]["name"]
     count = int(number(node["status"].get("capacity", {}).get("nvidia.com/gpu", "0")))
     card_mib = int(node["metadata"].get("labels", {}).get("nvidia.com/gpu.memory", 0))
-    for device, used in milli.items():
-        if used > 1000:
-            faults.append(f"device {name}/{device} is given {used} of 1000 milli-GPU")
-        if device in whole and holders[device] > 1:
-            faults.append(f"device {name}/{device} is given whole and has {holders[device]} holders")
-        if card_mib and mib[device] > card_mib:
-            faults.append(f"device {name}/{device} is given {mib[device]} of {card_mib} MiB")
+    faults: list[str] = []
+    for device, card in cards.items():
+        title = f"device {name}/{device}"
+        if card.milli > 1000:
+            faults.append(f"{title} is given {card.milli} of 1000 milli-GPU")
+        if card.is_whole and card.holders > 1:
+            faults.append(f"{title} is given whole and has {card.holders} holders")
+        if card_mib and card.mib > card_mib:
+            faults.append(f"{title} is given {card.mib} of {card_mib} MiB")
         if device.isdigit() and int(device) >= count:
-            faults.append(f"device {name}/{device} does not exist: the node has {count}")
-    for key in ("cpu", "memory", "pods", "nvidia.com/gpu"):
-        if sums[key] > allocatable.get(key, Decimal(0)):
-            faults.append(f"node {name} is given {sums[key]} of {allocatable.get(key, 0)} {key}")
-    return gpu_milli, faults
+            faults.append(f"{title} does not exist: the node has {count}")
+    return faults
+
+
+def _sum_faults(node: Mapping[str, Any], sums: Mapping[str, Decimal]) -> list[str]:
+    allocatable = {key: number(value) for key, value in node["status"]["allocatable"].items()}
+    return [
+        f"node {node['metadata']['name']} is given {sums[key]} of {allocatable.get(key, 0)} {key}"
+        for key in ("cpu", "memory", "pods", "nvidia.com/gpu")
+        if sums.get(key, Decimal(0)) > allocatable.get(key, Decimal(0))
+    ]
 
 
 def _devices(pod: Mapping[str, Any], node: str) -> list[str]:

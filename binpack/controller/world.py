@@ -34,6 +34,8 @@ class World:
         self.unbound: dict[str, Pod] = {}
         self.to_say: dict[str, str] = {}
         self._states: dict[str, NodeState] = {}
+        self._tried: dict[str, set[str]] = {}
+        self._steer_again_s: dict[str, float] = {}
         self._now_s = now_s
 
     # -- watch events ------------------------------------------------------------------------------------------
@@ -48,8 +50,7 @@ class World:
                 self.unbound[uid] = pod
                 self.shop.observe(pod, self._now_s())
             else:
-                self.unbound.pop(uid, None)
-                self.shop.forget(uid)
+                self._forget_unbound(uid)
             return
         self.pods[uid] = pod
         if treat is Handling.HOLD:
@@ -63,9 +64,14 @@ class World:
     def pod_gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
         self._leave(uid)
-        self.unbound.pop(uid, None)
-        self.shop.forget(uid)
+        self._forget_unbound(uid)
         self.in_flight.pop(uid, None)
+
+    def _forget_unbound(self, uid: str) -> None:
+        if self.unbound.pop(uid, None) is not None:
+            self.shop.forget(uid)
+            self._tried.pop(uid, None)
+            self._steer_again_s.pop(uid, None)
 
     def _leave(self, uid: str) -> None:
         self.pods.pop(uid, None)
@@ -141,6 +147,27 @@ class World:
         if self.waiting.enter(pod.uid, unplaced.reason, text, self._now_s()):
             self.to_say[pod.uid] = text
 
+    def steered_anew(self, now_s: float, most: int) -> list[tuple[Pod, tuple[Berth, ...]]]:
+        """Return un-pinned pods that kube-scheduler refused on all their candidates, with others to try.
+
+        What the planner does not model (volume zones, host ports) may rule out every candidate it named; nodes tried
+        before come last, and a pod gets a new list at most every ten seconds.
+        """
+        found: list[tuple[Pod, tuple[Berth, ...]]] = []
+        for uid, pod in self.unbound.items():
+            if not (pod.candidates and pod.is_unschedulable) or now_s < self._steer_again_s.get(uid, 0.0):
+                continue
+            tried = self._tried.setdefault(uid, set())
+            tried.update(berth.node for berth in pod.candidates)
+            options = [option.berth for option in self.index.options(pod, most + len(tried))]
+            fresh = [berth for berth in options if berth.node not in tried] or options
+            if fresh:
+                self._steer_again_s[uid] = now_s + _STEER_AGAIN_S
+                found.append((pod, tuple(fresh[:most])))
+            if len(fresh) == len(options):
+                tried.clear()
+        return found
+
     def states(self, names: Iterable[str]) -> dict[str, NodeState]:
         """Return the states of the named nodes as the index knows them."""
         return {name: self._states[name] for name in names if name in self._states}
@@ -177,4 +204,5 @@ def _has_grown(old: NodeState, new: NodeState) -> bool:
     )
 
 
+_STEER_AGAIN_S = 10.0
 _MAY_CHANGE = frozenset({Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.INSUFFICIENT})

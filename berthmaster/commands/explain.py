@@ -1,0 +1,59 @@
+"""`berthmaster explain POD`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from berthmaster.explain import Explanation, explain
+from berthmaster.options import connect, json_option, kubeconfig_option, run
+from berthmaster.view import watched
+from fleet.clock import SystemClock
+
+
+@click.command()
+@click.argument("pod")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the pod.")
+@click.option("--most", default=10, show_default=True, type=click.IntRange(1, 1000), help="Options to list.")
+@kubeconfig_option
+@json_option
+def command(pod: str, namespace: str, most: int, kubeconfig: str | None, context: str | None, as_json: bool) -> None:
+    """Say where POD is and why there, what else was feasible, or why it waits."""
+    if "/" in pod:
+        namespace, _, pod = pod.partition("/")
+    found = run(_explain(pod, namespace, most, kubeconfig, context))
+    if as_json:
+        click.echo(json.dumps(asdict(found) | {"standing": found.standing.value}, indent=2))
+    else:
+        _print(found)
+
+
+async def _explain(name: str, namespace: str, most: int, kubeconfig: str | None, context: str | None) -> Explanation:
+    async with watched(connect(kubeconfig, context), SystemClock()) as view:
+        pod = view.find(namespace, name)
+        view.ledger.remove_pod(pod.uid)
+        view.refresh()
+        return explain(pod, view.index, view.states, most)
+
+
+def _print(found: Explanation) -> None:
+    console = Console(highlight=False)
+    console.print(f"[bold]{found.pod}[/] is {found.standing.value}; it needs {found.needs}")
+    if found.berth is not None:
+        devices = f", devices {', '.join(found.berth.devices)}" if found.berth.devices else ""
+        console.print(f"berth: {found.berth.node}{devices}")
+    console.print(f"why: {found.why}")
+    if found.options:
+        table = Table("node", "devices", "cost, milli-GPU", "", box=None, header_style="bold")
+        for option in found.options:
+            table.add_row(
+                option.node, ",".join(option.devices) or "-", f"{option.cost:.3f}", "<- here" if option.is_taken else ""
+            )
+        console.print(f"feasible on {found.feasible_nodes} nodes; the cheapest berths:")
+        console.print(table)
+    for reason, nodes in found.excluded:
+        console.print(f"{nodes} nodes excluded: {reason}")

@@ -1,0 +1,102 @@
+"""`berthmaster plan --dry-run`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from binpack.planner import plan_batch
+from rich.console import Console
+from rich.table import Table
+
+from berthmaster.options import connect, json_option, kubeconfig_option, run
+from berthmaster.view import View, watched
+from binpack.controller.triage import Handling, handling
+from binpack.controller.wording import sentence
+from binpack.solver.instance import Budget
+from fleet.clock import SystemClock
+from fleet.plan import Plan
+from fleet.pod import Pod
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Required: this command never writes; the planner process does.")
+@click.option("--solve-s", default=2.0, show_default=True, help="Deterministic solver time; 0 = index only.")
+@click.option("--most", default=512, show_default=True, type=click.IntRange(1), help="Pods to plan together.")
+@kubeconfig_option
+@json_option
+def command(
+    dry_run: bool, solve_s: float, most: int, kubeconfig: str | None, context: str | None, as_json: bool
+) -> None:
+    """Plan the pods that are gated now, and print the plan without writing anything."""
+    if not dry_run:
+        raise click.UsageError("only --dry-run is offered: writing is the planner's, so that devices have one writer")
+    pods, plan = run(_plan(solve_s, most, kubeconfig, context))
+    if as_json:
+        click.echo(json.dumps(_document(pods, plan), indent=2))
+    else:
+        _print(pods, plan)
+
+
+async def _plan(solve_s: float, most: int, kubeconfig: str | None, context: str | None) -> tuple[dict[str, Pod], Plan]:
+    async with watched(connect(kubeconfig, context), SystemClock()) as view:
+        batch = _gated(view)[:most]
+        plan = plan_batch(view.index, batch, Budget(deterministic_s=solve_s, wall_s=60.0) if solve_s > 0 else None)
+        return {pod.uid: pod for pod in batch}, plan
+
+
+def _gated(view: View) -> list[Pod]:
+    ours = [pod for pod in view.pods.values() if handling(pod) in (Handling.PIN, Handling.STEER)]
+    return sorted(ours, key=lambda pod: (-pod.priority, pod.created_at_s, pod.key))
+
+
+def _document(pods: dict[str, Pod], plan: Plan) -> dict[str, Any]:
+    return {
+        "source": plan.source.value,
+        "solve_status": plan.solve_status.value,
+        "objective_milli_gpu": plan.objective,
+        "bound_milli_gpu": plan.bound,
+        "gap_ratio": plan.gap_ratio,
+        "placements": [
+            {
+                "pod": pods[placement.pod_uid].key,
+                "node": placement.berth.node,
+                "devices": list(placement.berth.devices),
+                "cost_milli_gpu": placement.score,
+            }
+            for placement in plan.placements
+        ],
+        "unplaced": [
+            {
+                "pod": pods[unplaced.pod_uid].key,
+                "reason": unplaced.reason.value,
+                "message": sentence(pods[unplaced.pod_uid], unplaced),
+            }
+            for unplaced in plan.unplaced
+        ],
+    }
+
+
+def _print(pods: dict[str, Pod], plan: Plan) -> None:
+    console = Console(highlight=False)
+    if not pods:
+        console.print("no gated pods: nothing to plan")
+        return
+    table = Table("pod", "node", "devices", "cost, milli-GPU", box=None, header_style="bold")
+    for placement in plan.placements:
+        table.add_row(
+            pods[placement.pod_uid].key,
+            placement.berth.node,
+            ",".join(placement.berth.devices) or "-",
+            f"{placement.score:.3f}",
+        )
+    console.print(table)
+    for unplaced in plan.unplaced:
+        pod = pods[unplaced.pod_uid]
+        console.print(f"[yellow]{pod.key} waits[/] ({unplaced.reason.value}): {sentence(pod, unplaced)}")
+    proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:.1f}, gap {plan.gap_ratio:.2%}"
+    console.print(
+        f"{len(plan.placements)} placed, {len(plan.unplaced)} waiting; plan by the {plan.source.value} "
+        f"(solver {plan.solve_status.value}); objective {plan.objective:.1f} milli-GPU, {proof}"
+    )

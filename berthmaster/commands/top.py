@@ -1,0 +1,147 @@
+"""`berthmaster top`."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from berthmaster.options import connect, json_option, kubeconfig_option, run
+from berthmaster.view import View, watched
+from binpack.state import NodeState
+from fleet import labels
+from fleet.clock import SystemClock
+
+_REFRESH_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRow:
+    """All devices of one model: how many are untouched, partly used, full or dead, and what is left of the milli-GPU."""
+
+    model: str
+    nodes: int
+    devices: int
+    untouched: int
+    partly_used: int
+    full: int
+    unhealthy: int
+    free_milli_gpu: int
+    allocated_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One look at the cluster.
+
+    Attributes:
+        fragmented_milli_gpu: Idle milli-GPU that the demand mix cannot use where it lies.
+        waiting: Gated pods.
+    """
+
+    nodes: int
+    pods: int
+    waiting: int
+    blocked_nodes: tuple[str, ...]
+    fragmented_milli_gpu: float
+    models: tuple[ModelRow, ...]
+    warnings: tuple[str, ...]
+
+
+def summarise(
+    states: Mapping[str, NodeState], *, pods: int, waiting: int, fragmented: float, warnings: tuple[str, ...]
+) -> Summary:
+    """Return the summary of these node states. Pure."""
+    by_model: dict[str, list[NodeState]] = defaultdict(list)
+    for state in states.values():
+        if state.devices:
+            by_model[state.devices[0].device.model or "unknown"].append(state)
+    return Summary(
+        nodes=len(states),
+        pods=pods,
+        waiting=waiting,
+        blocked_nodes=tuple(sorted(name for name, state in states.items() if state.blocked)),
+        fragmented_milli_gpu=round(fragmented, 1),
+        models=tuple(_row(model, members) for model, members in sorted(by_model.items())),
+        warnings=warnings,
+    )
+
+
+def _row(model: str, members: list[NodeState]) -> ModelRow:
+    devices = [device for state in members for device in state.devices]
+    untouched = sum(device.is_untouched for device in devices)
+    full = sum(device.free_milli <= 0 for device in devices)
+    unhealthy = sum(not device.device.is_healthy for device in devices)
+    free = sum(max(0, device.free_milli) for device in devices if device.device.is_healthy)
+    return ModelRow(
+        model=model,
+        nodes=len(members),
+        devices=len(devices),
+        untouched=untouched,
+        partly_used=sum(device.users > 0 and device.free_milli > 0 for device in devices),
+        full=full,
+        unhealthy=unhealthy,
+        free_milli_gpu=free,
+        allocated_ratio=round(1 - free / (1000 * len(devices)), 4) if devices else 0.0,
+    )
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one picture and end.")
+@kubeconfig_option
+@json_option
+def command(once: bool, kubeconfig: str | None, context: str | None, as_json: bool) -> None:
+    """Show nodes, devices and fragmentation, live. Ctrl-C ends it."""
+    run(_top(once or as_json, kubeconfig, context, as_json=as_json))
+
+
+async def _top(is_once: bool, kubeconfig: str | None, context: str | None, *, as_json: bool) -> None:
+    clock = SystemClock()
+    async with watched(connect(kubeconfig, context), clock) as view:
+        if as_json:
+            click.echo(json.dumps(asdict(_look(view)), indent=2))
+        elif is_once:
+            Console(highlight=False).print(_picture(_look(view)))
+        else:
+            with Live(_picture(_look(view)), screen=False, auto_refresh=False) as live:
+                while True:
+                    await clock.sleep(_REFRESH_S)
+                    view.refresh()
+                    live.update(_picture(_look(view)), refresh=True)
+
+
+def _look(view: View) -> Summary:
+    pods = view.pods.values()
+    return summarise(
+        view.states,
+        pods=sum(bool(pod.node_name) and pod.is_live for pod in pods),
+        waiting=sum(labels.PLAN_GATE in pod.gates for pod in pods),
+        fragmented=view.index.fragmentation(),
+        warnings=view.ledger.warnings(),
+    )
+
+
+def _picture(summary: Summary) -> Group:
+    table = Table("model", box=None, header_style="bold")
+    for heading in ("nodes", "devices", "untouched", "partly used", "full", "dead", "free GPUs", "allocated"):
+        table.add_column(heading, justify="right")
+    for row in summary.models:
+        table.add_row(
+            row.model,
+            *(str(n) for n in (row.nodes, row.devices, row.untouched, row.partly_used, row.full, row.unhealthy)),
+            f"{row.free_milli_gpu / 1000:.1f}",
+            f"{row.allocated_ratio:.1%}",
+        )
+    lines = [
+        f"{summary.nodes} nodes, {summary.pods} pods on them, {summary.waiting} waiting; "
+        f"{summary.fragmented_milli_gpu / 1000:.1f} idle GPUs are fragmented for the demand mix"
+    ]
+    lines += [f"[yellow]blocked for devices:[/] {', '.join(summary.blocked_nodes)}"] if summary.blocked_nodes else []
+    lines += [f"[yellow]warning:[/] {warning}" for warning in summary.warnings[:10]]
+    return Group(*lines, table)

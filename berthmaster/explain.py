@@ -1,0 +1,157 @@
+"""Where a pod is and why there, what else was feasible and at which cost, or why nowhere. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from binpack.controller.wording import amount, needs, sentence
+from binpack.fit import mismatch, missing
+from binpack.index import Index
+from binpack.state import NodeState
+from fleet.plan import Placement, Unplaced
+from fleet.pod import Berth, Pod
+
+
+class Standing(Enum):
+    """Where the pod stands on its way."""
+
+    BOUND = "bound"
+    PINNED = "pinned"
+    STEERED = "steered"
+    WAITING = "waiting"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A feasible berth: cost is the potential it takes away, in milli-GPU; lower is better."""
+
+    node: str
+    devices: tuple[str, ...]
+    cost: float
+    is_taken: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The answer of `berthmaster explain`.
+
+    Attributes:
+        options: Feasible berths with the pod itself lifted out of the cluster, cheapest first.
+        feasible_nodes: How many nodes could take it.
+        excluded: Why the other nodes cannot, with the number of nodes for each reason.
+    """
+
+    pod: str
+    standing: Standing
+    needs: str
+    berth: Berth | None
+    why: str
+    options: tuple[Option, ...]
+    feasible_nodes: int
+    excluded: tuple[tuple[str, int], ...]
+
+
+def standing(pod: Pod) -> Standing:
+    """Return where the pod stands."""
+    if not pod.is_live:
+        return Standing.FINISHED
+    if pod.node_name:
+        return Standing.BOUND
+    if pod.pinned_node and not pod.gates:
+        return Standing.PINNED
+    return Standing.STEERED if pod.candidates and not pod.gates else Standing.WAITING
+
+
+def berth_of(pod: Pod) -> Berth | None:
+    """Return the berth the pod holds or is pinned to, None if it has none."""
+    node = pod.node_name or ("" if pod.gates else pod.pinned_node)
+    if not node:
+        return None
+    if pod.devices is not None:
+        return Berth(node=node, devices=pod.devices)
+    return next((berth for berth in pod.candidates if berth.node == node), Berth(node=node))
+
+
+def explain(pod: Pod, index: Index, states: Mapping[str, NodeState], most: int) -> Explanation:
+    """Return the explanation.
+
+    Args:
+        pod: The pod in question.
+        index: With the pod itself lifted out, so that its own berth is free.
+        states: The same picture, by node name.
+        most: How many options to list.
+    """
+    berth = berth_of(pod)
+    answer = index.place(pod)
+    ranked = index.options(pod, max(most, 1)) if isinstance(answer, Placement) else []
+    options = tuple(
+        Option(
+            node=option.berth.node,
+            devices=option.berth.devices,
+            cost=round(option.score, 3),
+            is_taken=berth is not None and option.berth.node == berth.node,
+        )
+        for option in ranked
+    )
+    reasons: Counter[str] = Counter()
+    for state in states.values():
+        reason = _exclusion(pod, state)
+        reasons[reason] += 1
+    feasible = reasons.pop("", 0)
+    return Explanation(
+        pod=pod.key,
+        standing=standing(pod),
+        needs=needs(pod),
+        berth=berth,
+        why=_why(pod, berth, options, answer),
+        options=options,
+        feasible_nodes=feasible,
+        excluded=tuple(reasons.most_common()),
+    )
+
+
+def _exclusion(pod: Pod, state: NodeState) -> str:
+    rule = mismatch(pod, state.node)
+    if rule is not None:
+        return rule.value
+    lacking = missing(pod, state)
+    return f"lacks {_kind(lacking[0][0])}" if lacking else ""
+
+
+def _kind(resource: str) -> str:
+    return {
+        "milli_cpu": "CPU",
+        "memory_bytes": "memory",
+        "pod_slots": "pod slots",
+        "devices": "free devices",
+        "milli_gpu": "milli-GPU on one device",
+        "gpu_memory_mib": "memory on one device",
+    }.get(resource, resource)
+
+
+def _why(pod: Pod, berth: Berth | None, options: tuple[Option, ...], answer: Placement | Unplaced) -> str:
+    if pod.problems:
+        return f"it cannot be read: {'; '.join(pod.problems)}"
+    if isinstance(answer, Unplaced):
+        return sentence(pod, answer)
+    best = options[0] if options else None
+    if berth is None:
+        return f"it could go to {best.node} now" if best else "no node can take it"
+    taken = next((option for option in options if option.is_taken), None)
+    if taken is None:
+        return (
+            "its berth is not among the cheapest for the cluster as it is now; it was chosen for the cluster as it was"
+        )
+    if best is not None and taken.cost <= best.cost:
+        return f"no berth costs less: {amount_text(taken.cost)}"
+    cheapest = f"{best.node} at {amount_text(best.cost)}" if best else "none"
+    return f"it costs {amount_text(taken.cost)} now; cheaper is {cheapest}, which was not free or not cheapest then"
+
+
+def amount_text(cost: float) -> str:
+    """Return a cost with its unit."""
+    return amount("milli_gpu", round(cost)) if abs(cost) >= 1 else f"{cost:.3f} milli-GPU"

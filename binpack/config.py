@@ -1,0 +1,40 @@
+"""What an operator may set; everything else is an internal mechanism and has no knob."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from binpack.batch import BatchPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerSettings:
+    """Settings of the planner.
+
+    Attributes:
+        batch: When a batch of gated pods closes.
+        hand_over_after_s: How long a whole-GPU or CPU pod waits before a node autoscaler may see it.
+        solve_s: Deterministic solver time for one batch (OR-Tools' own unit, about a second of a core); 0 = index only.
+        namespace: Where the leadership lease lives.
+    """
+
+    batch: BatchPolicy = field(default_factory=BatchPolicy)
+    hand_over_after_s: float = 30.0
+    solve_s: float = 0.2
+    namespace: str = "berthmaster-system"
+
+    def problems(self) -> list[str]:
+        """Return everything that is wrong with these settings, naming setting, bound and value."""
+        found: list[str] = []
+        if self.batch.idle_s < 0 or self.batch.longest_s < self.batch.idle_s:
+            found.append(
+                "batch window: 0 <= idle <= longest must hold, "
+                f"got {self.batch.idle_s:g} s and {self.batch.longest_s:g} s"
+            )
+        if self.batch.most_pods < 1:
+            found.append(f"batch size: must be at least 1 pod, got {self.batch.most_pods}")
+        if self.hand_over_after_s < 1:
+            found.append(f"hand-over: must be at least 1 s, got {self.hand_over_after_s:g} s")
+        if not 0 <= self.solve_s <= 30:
+            found.append(f"solver budget: must lie between 0 and 30 s, got {self.solve_s:g} s")
+        return found

@@ -1,0 +1,134 @@
+"""The planner process: leadership, watches, turns, and the HTTP address that says how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from binpack.config import PlannerSettings
+from binpack.controller.deciding import Decider
+from binpack.controller.metrics import PlannerMetrics, WaitingCollector
+from binpack.controller.turns import Turns
+from binpack.controller.waiting import WaitingRoom
+from binpack.controller.world import World
+from binpack.controller.writer import PodWriter
+from binpack.feed import Feed
+from binpack.index import Index
+from binpack.ledger import Ledger
+from binpack.server import parse_listen
+from binpack.solver.process import SolverProcess
+from fleet import labels
+from fleet.clock import Clock, SystemClock
+from fleet.config import read
+from fleet.kube.client import Client
+from fleet.kube.credentials import Connection, connection
+from fleet.kube.events import EventRecorder
+from fleet.kube.lease import Elector
+from fleet.telemetry import serve_probes
+
+log = logging.getLogger(__name__)
+
+LEASE = "berthmaster-planner"
+
+
+class Planner:
+    """One planner replica: stands by, leads, plans."""
+
+    def __init__(
+        self, connection: Connection, clock: Clock, settings: PlannerSettings, registry: CollectorRegistry
+    ) -> None:
+        self.metrics = PlannerMetrics(registry)
+        self._connection = connection
+        self._clock = clock
+        self._settings = settings
+        self._world: World | None = None
+        self._feed: Feed | None = None
+        registry.register(WaitingCollector(lambda: self._world.waiting.counts() if self._world else {}))
+
+    def not_ready(self) -> str:
+        """Return why this replica does not do what it should, "" = it does: follow, or lead with complete watches."""
+        is_behind = self._feed is not None and not self._feed.is_synced
+        return "leading, but the cluster is not listed yet" if is_behind else ""
+
+    async def run(self) -> None:
+        """Campaign, lead while the lease lasts, campaign again; until cancelled."""
+        async with Client(self._connection, self._clock, user_agent="berthmaster-planner") as client:
+            elector = Elector(client, self._clock, namespace=self._settings.namespace, name=LEASE, identity=_identity())
+            client.write_deadline_s = elector.write_deadline_s
+            await elector.run(lambda: self._lead(client))
+
+    async def _lead(self, client: Client) -> None:
+        """Plan until the leadership is lost (cancelled). All state is made afresh from a quorum list."""
+        self.metrics.is_leader.set(1)
+        solver = SolverProcess(self._clock)
+        try:
+            ledger = Ledger()
+            world = World(
+                ledger,
+                Index(),
+                WaitingRoom(hand_over_after_s=self._settings.hand_over_after_s),
+                self._clock.monotonic_s,
+            )
+            turns = Turns(
+                world,
+                PodWriter(client),
+                EventRecorder(client, self._clock, labels.DOMAIN + "/planner"),
+                Decider(solver, self._settings, self.metrics),
+                self._clock,
+                self._settings,
+                self.metrics,
+            )
+            feed = Feed(client, self._clock, ledger, listener=world, changed=turns.wake)
+            self._world, self._feed = world, feed
+            async with asyncio.TaskGroup() as group:
+                group.create_task(feed.run())
+                await feed.refresh()
+                # What was listed lives long and goes in no cycles: the collector need not walk it again.
+                gc.collect()
+                gc.freeze()
+                log.info("planning", extra={"nodes": len(ledger.names()), "gated_pods": len(world.pods)})
+                group.create_task(turns.run())
+        finally:
+            self._world = self._feed = None
+            self.metrics.is_leader.set(0)
+            await solver.close()
+
+
+async def run_planner(
+    *,
+    kubeconfig: str | None,
+    listen: str,
+    environment: Mapping[str, str],
+    prefix: str,
+    flags: Mapping[str, Any],
+) -> None:
+    """Run one replica until cancelled.
+
+    Args:
+        kubeconfig: Path; None = KUBECONFIG, else the cluster this process runs in.
+        listen: HOST:PORT for probes and metrics.
+        environment: Where settings with the prefix are read.
+        prefix: Of those variables.
+        flags: Settings by name that win over the environment; None = not given.
+
+    Raises:
+        ConfigError: The settings cannot be read or contradict each other.
+    """
+    settings = read(PlannerSettings, prefix=prefix, environment=environment, flags=flags)
+    address = parse_listen(listen)
+    clock, registry = SystemClock(), CollectorRegistry()
+    planner = Planner(connection(kubeconfig, clock=clock), clock, settings, registry)
+    async with serve_probes(address.host, address.port, registry, planner.not_ready):
+        await planner.run()
+
+
+def _identity() -> str:
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,116 @@
+"""Writes decisions to the API, one pod at a time, and says how each write ended. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import msgspec
+
+from binpack.controller.repair import Repair
+from fleet import labels
+from fleet.berths import format_candidates
+from fleet.errors import ApiError, Conflict, DecodeError, Invalid, NotFound, NotLeading
+from fleet.kube import paths
+from fleet.kube.client import Client
+from fleet.kube.decode import pod_from
+from fleet.kube.objects import PodObject
+from fleet.kube.patches import candidates_patch, condition_patch, pin_patch, ungate_patch
+from fleet.pod import Berth, Pod
+
+
+class Outcome(Enum):
+    """How a write ended."""
+
+    DONE = "done"
+    CHANGED = "changed"  # the pod is not what was read: read again, plan again
+    GONE = "gone"  # the pod does not exist any more
+    FAILED = "failed"  # the API did not take it; nothing is known about why it should work at once
+    NOT_LEADING = "not-leading"  # the lease would not outlast the write; nothing was sent
+
+
+class PodWriter:
+    """The planner's hand: JSON patches with tests, status patches, guarded deletes."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def pin(self, pod: Pod, berth: Berth) -> tuple[Outcome, str]:
+        """Write the berth down, pin the pod, remove our gate: one patch."""
+        return await self._patch(pod, lambda: pin_patch(pod, berth))
+
+    async def steer(self, pod: Pod, candidates: Sequence[Berth]) -> tuple[Outcome, str]:
+        """Write the candidates down and remove our gate; the extender's Filter picks among them."""
+        return await self._patch(pod, lambda: candidates_patch(pod, candidates))
+
+    async def ungate(self, pod: Pod) -> tuple[Outcome, str]:
+        """Remove our gate and nothing else."""
+        return await self._patch(pod, lambda: ungate_patch(pod))
+
+    async def renew_candidates(self, pod: Pod, candidates: Sequence[Berth]) -> tuple[Outcome, str]:
+        """Replace the candidates of a pod that kube-scheduler refused on all of them."""
+        body = msgspec.json.encode(
+            {
+                "metadata": {
+                    "uid": pod.uid,
+                    "resourceVersion": pod.resource_version,
+                    "annotations": {labels.CANDIDATES: format_candidates(candidates)},
+                }
+            }
+        )
+        try:
+            await self._client.merge_patch(paths.pod(pod.namespace, pod.name), body)
+        except ApiError as error:
+            return _outcome(error), str(error)
+        return Outcome.DONE, ""
+
+    async def read(self, pod: Pod) -> Pod | None:
+        """Return the pod of this name as it is now; None if it is gone or cannot be read now."""
+        try:
+            body = await self._client.get(paths.pod(pod.namespace, pod.name))
+            return pod_from(msgspec.json.decode(body, type=PodObject))
+        except (ApiError, msgspec.MsgspecError):
+            return None
+
+    async def say(self, pod: Pod, *, status: bool, reason: str, message: str, at: str) -> tuple[Outcome, str]:
+        """Set the pod's waiting condition."""
+        body = condition_patch(labels.WAITING_CONDITION, status=status, reason=reason, message=message, at=at)
+        try:
+            await self._client.merge_patch(paths.pod(pod.namespace, pod.name, "status"), body, strategic=True)
+        except ApiError as error:
+            return _outcome(error), str(error)
+        return Outcome.DONE, ""
+
+    async def delete(self, repair: Repair) -> tuple[Outcome, str]:
+        """Delete a pod that can never start, if it is still exactly the one that was judged."""
+        pod = repair.pod
+        try:
+            await self._client.delete(
+                paths.pod(pod.namespace, pod.name), uid=pod.uid, resource_version=pod.resource_version
+            )
+        except ApiError as error:
+            return _outcome(error), str(error)
+        return Outcome.DONE, ""
+
+    async def _patch(self, pod: Pod, build: Callable[[], bytes]) -> tuple[Outcome, str]:
+        try:
+            body = build()
+        except DecodeError as error:
+            return Outcome.CHANGED, str(error)
+        try:
+            await self._client.json_patch(paths.pod(pod.namespace, pod.name), body)
+        except ApiError as error:
+            return _outcome(error), str(error)
+        return Outcome.DONE, ""
+
+
+def _outcome(error: ApiError) -> Outcome:
+    match error:
+        case NotLeading():
+            return Outcome.NOT_LEADING
+        case NotFound():
+            return Outcome.GONE
+        case Conflict() | Invalid():
+            return Outcome.CHANGED
+        case _:
+            return Outcome.FAILED
