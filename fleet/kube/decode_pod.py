@@ -157,8 +157,11 @@ def _requirements(objects: tuple[RequirementObject, ...] | None) -> tuple[Requir
 
 
 def _pinned_node(terms: tuple[NodeTerm, ...]) -> str:
-    """Return the node that every term names by metadata.name, alone; "" if they leave a choice."""
-    named = {_named_node(term) for term in terms}
+    """Return the node that every term names by metadata.name, alone; "" if they leave a choice.
+
+    A term without requirements matches no node and leaves none.
+    """
+    named = {_named_node(term) for term in terms if term.labels or term.fields}
     return named.pop() if len(named) == 1 else ""
 
 
