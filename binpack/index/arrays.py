@@ -12,6 +12,7 @@ import numpy.typing as npt
 from binpack.fit import model_matches
 from binpack.state import NodeState
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
+from fleet.errors import BerthmasterError
 from fleet.node import Node
 from fleet.pod import Berth, Pod
 from fleet.resources import Resources
@@ -31,7 +32,7 @@ HUGE: Final = 2**60
 _RANKS_KEPT: Final = 1024
 
 
-class UnknownBerthError(LookupError):
+class UnknownBerthError(BerthmasterError, LookupError):
     """A booking names a node or device that the arrays do not hold."""
 
 

@@ -1,0 +1,197 @@
+"""`berthmaster simulate`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final, TextIO
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from binpack.simulate import MIXES, POLICIES, Outcome, Result, Setting, simulate
+from binpack.trace import load_nodes, load_pods, traces
+
+_MIB: Final = 2**20
+_QUIET_S: Final = 2.0
+_LINE_EVERY_S: Final = 5.0
+
+
+@click.command()
+@click.option(
+    "--nodes",
+    default="openb",
+    show_default=True,
+    help="CSV of nodes (sn, cpu_milli, memory_mib, gpu, model), or openb, openb-all: the lists that come along.",
+)
+@click.option(
+    "--pods",
+    default="default",
+    show_default=True,
+    help="CSV of pods (name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec), or a trace that comes along: "
+    f"{', '.join(traces())}.",
+)
+@click.option("--policy", type=click.Choice(POLICIES), default=POLICIES[0], show_default=True)
+@click.option("--seed", type=int, default=42, show_default=True, help="Of the order of arrival.")
+@click.option(
+    "--arrive", type=float, default=1.3, show_default=True, help="Arrivals end at this GPU demand over capacity."
+)
+@click.option(
+    "--batch", type=int, default=1, show_default=True, help="Pods planned together; 1 = one at a time, no look-ahead."
+)
+@click.option(
+    "--mix",
+    type=click.Choice(MIXES),
+    default=MIXES[0],
+    show_default=True,
+    help="given: berthmaster knows the trace's demand mix, not its order; learn: it learns the mix from what arrives.",
+)
+@click.option("--json", "json_out", type=click.Path(dir_okay=False), help="Write the result as JSON; - = stdout.")
+@click.option(
+    "--placements",
+    type=click.Path(dir_okay=False),
+    help="Write one JSON line per arrival, in order; gpu_milli is per device. - = stdout.",
+)
+def command(
+    nodes: str,
+    pods: str,
+    policy: str,
+    seed: int,
+    arrive: float,
+    batch: int,
+    mix: str,
+    json_out: str | None,
+    placements: str | None,
+) -> None:
+    """Place a trace on empty nodes by one policy, with no cluster: the openb protocol of the FGD paper (ATC'23).
+
+    Pods arrive in shuffled order and never leave. With --batch 1 each is placed before the next is seen, is refused
+    only if no node can hold it at that moment, and stays refused.
+    """
+    if json_out == "-" and placements == "-":
+        raise click.UsageError("only one of --json and --placements can be -")
+    setting = Setting(policy=policy, seed=seed, arrive_ratio=arrive, batch=batch, mix=mix)
+    found_nodes, found_pods = load_nodes(nodes), load_pods(pods)
+    with ExitStack() as stack:
+        lines = _opened(placements, stack)
+        progress = _Progress()
+
+        def note(outcome: Outcome) -> None:
+            if lines is not None:
+                lines.write(json.dumps(_line(outcome), separators=(",", ":")) + "\n")
+            progress.step()
+
+        result = simulate(found_nodes, found_pods, setting, on_outcome=note)
+        progress.end()
+        report = as_json(result, trace=Path(pods).name.removesuffix(".gz").removesuffix(".csv"))
+        target = _opened(json_out, stack)
+        if target is not None:
+            target.write(json.dumps(report, indent=2) + "\n")
+    if json_out != "-" and placements != "-":
+        _print(report)
+
+
+def as_json(result: Result, trace: str) -> dict[str, Any]:
+    """Return the result as it is written, ratios rounded to 1e-6."""
+    setting = result.setting
+    return {
+        "policy": setting.policy if setting.batch == 1 else f"{setting.policy}-batch-{setting.batch}",
+        "seed": setting.seed,
+        "trace": trace,
+        "mix": setting.mix,
+        "batch": setting.batch,
+        "arrived_pods": result.arrived,
+        "arrived_ratio": _rounded(result.arrived_ratio),
+        "unallocated_gpu_ratio": _rounded(result.unallocated_gpu_ratio),
+        "unallocated_at": {str(at): _rounded(ratio) for at, ratio in result.unallocated_at.items()},
+        "failed_pods": dict(result.failed_pods),
+        "failed_pods_at_100": dict(result.failed_pods_at_100),
+        "refused_but_fits": result.refused_but_fits,
+        "faults": list(result.faults),
+        "moves": result.moves,
+        "bound_ratio": _rounded(result.bound_ratio),
+        "wall_s": round(result.wall_s, 3),
+        "pods_per_s": round(result.pods_per_s, 1),
+        "ms_per_decision": round(1000 * result.decision_s / max(1, result.arrived), 4),
+    }
+
+
+def _rounded(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 6)
+
+
+def _line(outcome: Outcome) -> dict[str, Any]:
+    pod, berth, ask = outcome.pod, outcome.berth, outcome.pod.ask
+    line: dict[str, Any] = {
+        "pod": pod.name,
+        "node": None if berth is None else berth.node,
+        "devices": [] if berth is None else list(berth.devices),
+        "gpu_milli": 0 if ask is None else ask.milli_gpu,
+        "num_gpu": 0 if ask is None else ask.count,
+        "cpu_milli": pod.requests.milli_cpu,
+        "memory_mib": pod.requests.memory_bytes // _MIB,
+    }
+    return line if berth is not None else line | {"reason": outcome.reason}
+
+
+def _opened(path: str | None, stack: ExitStack) -> TextIO | None:
+    if path is None:
+        return None
+    if path == "-":
+        return sys.stdout
+    try:
+        return stack.enter_context(Path(path).open("w", encoding="utf-8"))
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
+
+
+class _Progress:
+    """Says on stderr how far a run is that takes more than two seconds: in place on a terminal, else now and then."""
+
+    def __init__(self) -> None:
+        self._started = self._shown = perf_counter()
+        self._done = 0
+        self._is_terminal = sys.stderr.isatty()
+        self._has_shown = False
+
+    def step(self) -> None:
+        self._done += 1
+        now = perf_counter()
+        if now - self._started < _QUIET_S or now - self._shown < (0.2 if self._is_terminal else _LINE_EVERY_S):
+            return
+        self._shown, self._has_shown = now, True
+        text = f"{self._done} pods arrived, {now - self._started:.0f} s"
+        click.echo(f"\r{text}" if self._is_terminal else text, err=True, nl=not self._is_terminal)
+
+    def end(self) -> None:
+        if self._has_shown and self._is_terminal:
+            click.echo(err=True)
+
+
+def _print(report: dict[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(
+        f"[bold]{report['policy']}[/] on {report['trace']}, seed {report['seed']}: {report['arrived_pods']} pods "
+        f"arrived ({_percent(report['arrived_ratio'])} of GPU capacity), {report['ms_per_decision']:.2f} ms each"
+    )
+    table = Table("arrived demand", "unallocated GPU", box=None, header_style="bold")
+    for at, ratio in report["unallocated_at"].items():
+        if ratio is not None:
+            table.add_row(f"{at} %", _percent(ratio))
+    console.print(table)
+    failed = ", ".join(f"{name} {count}" for name, count in report["failed_pods_at_100"].items()) or "none"
+    console.print(f"refused within 100 %: {failed}")
+    if report["refused_but_fits"] or report["faults"]:
+        console.print(
+            f"[red]{report['refused_but_fits']} refused pods would have fitted; faults: {report['faults'][:5]}[/]"
+        )
+    else:
+        console.print("recount: nothing given twice, no pod refused that fits")
+
+
+def _percent(ratio: float | None) -> str:
+    return "no GPU" if ratio is None else f"{100 * ratio:.2f} %"

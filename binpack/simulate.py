@@ -1,0 +1,229 @@
+"""Placement policies on the openb protocol, with no cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final, Protocol
+
+from binpack.arrivals import Arrivals, arrivals, class_of, milli_gpu_of
+from binpack.index import Index, Mix, mix_of
+from binpack.peers import PEERS
+from binpack.tally import Tally
+from binpack.trace import empty_state
+from fleet.device import WHOLE_MILLI
+from fleet.errors import ConfigError
+from fleet.node import Node
+from fleet.plan import Placement, Unplaced
+from fleet.pod import Berth, Pod
+
+MILESTONES: Final = (90, 95, 100, 110, 120, 130)
+OURS: Final = "berthmaster"
+POLICIES: Final = (OURS, *PEERS)
+MIXES: Final = ("given", "learn")
+
+
+class Policy(Protocol):
+    """What a simulation asks of a policy."""
+
+    def place(self, pod: Pod, *, with_shortfall: bool = True) -> Placement | Unplaced:
+        """Return where the pod goes, or why nowhere; nothing is booked."""
+
+    def take(self, pod: Pod, berth: Berth) -> None:
+        """Book the pod on the berth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What to simulate.
+
+    Attributes:
+        policy: One of `POLICIES`.
+        arrive_ratio: Arrivals end when the GPU demand reaches this part of the capacity.
+        batch: Pods planned together; 1 is the published online protocol.
+        mix: "given" = the policy knows the trace's demand mix (not the sequence); "learn" = it starts from the default
+            mix and learns from what has arrived. The published peers always know it.
+    """
+
+    policy: str = OURS
+    seed: int = 42
+    arrive_ratio: float = 1.3
+    batch: int = 1
+    mix: str = "given"
+
+    def problems(self) -> list[str]:
+        """Return everything that is wrong with the setting."""
+        wrong = []
+        if self.policy not in POLICIES:
+            wrong.append(f"policy {self.policy!r} is none of {', '.join(POLICIES)}")
+        if not 0 < self.arrive_ratio <= 100:
+            wrong.append(f"arrive is {self.arrive_ratio}, wanted more than 0 and at most 100")
+        if self.batch < 1:
+            wrong.append(f"batch is {self.batch}, wanted at least 1")
+        if self.batch > 1 and self.policy != OURS:
+            wrong.append(f"the published policy {self.policy} places one pod at a time: batch must be 1")
+        if self.mix not in MIXES:
+            wrong.append(f"mix {self.mix!r} is none of {', '.join(MIXES)}")
+        return wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one arrival; `berth` None = refused, with the reason."""
+
+    pod: Pod
+    berth: Berth | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one run measured.
+
+    Attributes:
+        arrived_ratio: Arrived GPU demand over capacity; None where the nodes have no GPU, like all ratios here.
+        unallocated_gpu_ratio: Free part of the capacity at the end.
+        unallocated_at: The same when the arrived demand was last within each milestone (% of capacity); None where the
+            arrivals ended before it.
+        failed_pods: Refused pods by class; failed_pods_at_100: those of them refused within 100 % of arrived demand.
+        refused_but_fits: Refused pods that an independent count could have placed; more than 0 is a fault.
+        faults: Over-allocations found by that count; more than none is a fault.
+        moves: Pods moved after they were placed.
+        bound_ratio: Proven lower limit of unallocated_gpu_ratio; None where none was proved.
+        decision_s: Time in the policy and its books; wall_s: the whole run, with the independent count.
+    """
+
+    setting: Setting
+    arrived: int
+    arrived_ratio: float | None
+    unallocated_gpu_ratio: float | None
+    unallocated_at: Mapping[int, float | None]
+    failed_pods: Mapping[str, int]
+    failed_pods_at_100: Mapping[str, int]
+    refused_but_fits: int
+    faults: tuple[str, ...]
+    decision_s: float
+    wall_s: float
+    moves: int = 0
+    bound_ratio: float | None = None
+
+    @property
+    def pods_per_s(self) -> float:
+        """Return arrivals per second of deciding."""
+        return self.arrived / self.decision_s if self.decision_s > 0 else 0.0
+
+
+def simulate(
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    setting: Setting,
+    *,
+    on_outcome: Callable[[Outcome], None] = lambda _: None,
+) -> Result:
+    """Run one setting.
+
+    Args:
+        nodes: Empty nodes.
+        pods: The trace; its order does not matter.
+        setting: Policy, seed and protocol.
+        on_outcome: Called once per arrival, in order of arrival.
+
+    Raises:
+        ConfigError: The setting is wrong; all problems are listed.
+    """
+    problems = setting.problems()
+    if problems:
+        raise ConfigError(problems)
+    started = perf_counter()
+    capacity = WHOLE_MILLI * sum(len(node.devices) for node in nodes)
+    sequence = arrivals(pods, [node.name for node in nodes], capacity, setting.arrive_ratio, setting.seed)
+    run = _Run(nodes, capacity)
+    decision_s = 0.0
+    for outcomes, spent_s in _decide(nodes, sequence, setting, mix_of(pods)):
+        decision_s += spent_s
+        for outcome in outcomes:
+            run.note(outcome)
+            on_outcome(outcome)
+    return run.result(setting, decision_s, perf_counter() - started)
+
+
+def _decide(
+    nodes: Sequence[Node], sequence: Arrivals, setting: Setting, mix: Mix
+) -> Iterator[tuple[list[Outcome], float]]:
+    """Yield what became of each batch, with the seconds spent on it."""
+    policy = _policy(nodes, sequence, setting, mix)
+    for pod in sequence.pods:
+        at = perf_counter()
+        answer = policy.place(pod, with_shortfall=False)
+        if isinstance(answer, Placement):
+            policy.take(pod, answer.berth)
+            outcome = Outcome(pod=pod, berth=answer.berth)
+        else:
+            outcome = Outcome(pod=pod, berth=None, reason=answer.reason.value)
+        if isinstance(policy, Index) and setting.mix == "learn":
+            policy.learn([pod])
+        yield [outcome], perf_counter() - at
+
+
+def _policy(nodes: Sequence[Node], sequence: Arrivals, setting: Setting, mix: Mix) -> Policy:
+    states = [empty_state(node) for node in nodes]
+    if setting.policy == OURS:
+        return Index(states, mix=mix if setting.mix == "given" else None)
+    return PEERS[setting.policy](states, sequence.node_order, mix, setting.seed)
+
+
+class _Run:
+    """Counts outcomes as they come."""
+
+    def __init__(self, nodes: Sequence[Node], capacity_milli_gpu: int) -> None:
+        self._tally = Tally(nodes)
+        self._capacity = capacity_milli_gpu
+        self._demand = 0
+        self._pods = 0
+        self._at: dict[int, float | None] = dict.fromkeys(MILESTONES)
+        self._failed: Counter[str] = Counter()
+        self._failed_at_100: Counter[str] | None = None
+        self._wrongly_refused = 0
+
+    def note(self, outcome: Outcome) -> None:
+        demand = self._demand + milli_gpu_of(outcome.pod)
+        self._pass_milestones(demand)
+        self._demand = demand
+        self._pods += 1
+        if outcome.berth is not None:
+            self._tally.book(outcome.pod, outcome.berth)
+        else:
+            self._failed[class_of(outcome.pod)] += 1
+            self._wrongly_refused += self._tally.where_it_fits(outcome.pod) is not None
+
+    def _pass_milestones(self, demand: int) -> None:
+        for milestone in MILESTONES:
+            if self._at[milestone] is None and demand * 100 > milestone * self._capacity:
+                self._at[milestone] = self._unallocated()
+                if milestone == 100:
+                    self._failed_at_100 = self._failed.copy()
+
+    def _unallocated(self) -> float | None:
+        return 1 - self._tally.allocated_milli_gpu / self._capacity if self._capacity else None
+
+    def result(self, setting: Setting, decision_s: float, wall_s: float) -> Result:
+        reached = 100 * setting.arrive_ratio
+        for milestone in MILESTONES:
+            if self._at[milestone] is None and milestone <= reached + 1e-9:
+                self._at[milestone] = self._unallocated()
+        failed = dict(sorted(self._failed.items()))
+        return Result(
+            setting=setting,
+            arrived=self._pods,
+            arrived_ratio=self._demand / self._capacity if self._capacity else None,
+            unallocated_gpu_ratio=self._unallocated(),
+            unallocated_at=self._at,
+            failed_pods=failed,
+            failed_pods_at_100=failed if self._failed_at_100 is None else dict(sorted(self._failed_at_100.items())),
+            refused_but_fits=self._wrongly_refused,
+            faults=tuple(self._tally.faults),
+            decision_s=decision_s,
+            wall_s=wall_s,
+        )
