@@ -22,8 +22,10 @@ def format_devices(devices: Iterable[str]) -> str:
     Raises:
         DecodeError: No device, a device twice, or an id that could not be read back.
     """
-    text = ",".join(devices)
-    parse_devices(text)
+    wanted = tuple(devices)
+    text = ",".join(wanted)
+    if parse_devices(text) != wanted:
+        raise DecodeError(f"devices {_short(text)}: an id holds a comma")
     return text
 
 
@@ -49,10 +51,12 @@ def format_candidates(candidates: Iterable[Berth]) -> str:
     Raises:
         DecodeError: No candidate, a node twice, or a name that could not be read back.
     """
+    wanted = tuple(candidates)
     text = ";".join(
-        f"{berth.node}={format_devices(berth.devices)}" if berth.devices else berth.node for berth in candidates
+        f"{berth.node}={format_devices(berth.devices)}" if berth.devices else berth.node for berth in wanted
     )
-    parse_candidates(text)
+    if parse_candidates(text) != wanted:
+        raise DecodeError(f"candidates {_short(text)}: a name holds a separator")
     return text
 
 
