@@ -45,9 +45,7 @@ def check_platform() -> None:
 def identify(pid: int) -> Identity | None:
     """Return the identity of a running process, None if there is none (a zombie runs no more)."""
     fields = _stat(pid)
-    if fields is None or fields[0] in _ENDED:
-        return None
-    return Identity(pid=pid, started_ticks=int(fields[19]), boot=_boot())
+    return None if fields is None or fields[0] in _ENDED else _identity(pid, fields)
 
 
 def is_alive(identity: Identity) -> bool:
@@ -66,7 +64,7 @@ def start(argv: Sequence[str], *, log: Path, mark: str, environ: Mapping[str, st
     """Start a program in a session of its own, with its output appended to `log`, and return its identity.
 
     Raises:
-        LocalClusterError: It cannot be started, or ended at once.
+        LocalClusterError: It cannot be started, or was gone before it could be looked at.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     output = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -84,11 +82,10 @@ def start(argv: Sequence[str], *, log: Path, mark: str, environ: Mapping[str, st
         )
     except OSError as error:
         raise LocalClusterError(f"cannot start {argv[0]}: {error.strerror}") from error
-    identity = identify(pid)
-    if identity is None:
-        os.waitpid(pid, os.WNOHANG)
+    fields = _stat(pid)  # even an ended child stays readable until it is collected
+    if fields is None:
         raise LocalClusterError(f"{argv[0]} ended at once: see {log}")
-    return identity
+    return _identity(pid, fields)
 
 
 def marked(mark: str) -> tuple[Identity, ...]:
@@ -127,6 +124,7 @@ def end(identities: Iterable[Identity], clock: SystemClock, *, grace_s: float) -
     left = [identity for identity in identities if is_alive(identity)]
     for identity in left:
         send(identity, signal.SIGTERM)
+        send(identity, signal.SIGCONT)  # a stopped process could not even hear the first
     left = _wait(left, clock, grace_s)
     for identity in left:
         send(identity, signal.SIGKILL)
@@ -143,6 +141,10 @@ def _wait(identities: list[Identity], clock: SystemClock, most_s: float) -> list
         if not left or clock.monotonic_s() >= deadline_s:
             return left
         clock.sleep_blocking(_POLL_S)
+
+
+def _identity(pid: int, fields: list[str]) -> Identity:
+    return Identity(pid=pid, started_ticks=int(fields[19]), boot=_boot())
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -56,18 +56,18 @@ class Lines:
     def step(self, title: str, *, expected_s: float = 0.0) -> Iterator[Tell]:
         """Write the title, dots while it lasts, and the seconds it took."""
         started_s = self._clock.monotonic_s()
-        self._write(title + (f" (about {_duration(expected_s)})" if expected_s >= _DOT_S else "") + " ")
+        self._write(title + (f" (about {_duration(expected_s)})" if expected_s >= _DOT_S else ""))
         over = threading.Event()
         dots = threading.Thread(target=self._dots, args=(over,), daemon=True)
         dots.start()
-        outcome = "failed after"
+        outcome = " failed after"
         try:
             yield lambda ratio, words: None
             outcome = ""
         finally:
             over.set()
             dots.join()
-            self._write(f" {outcome} {self._clock.monotonic_s() - started_s:.1f} s\n".replace("  ", " "))
+            self._write(f"{outcome} {self._clock.monotonic_s() - started_s:.1f} s\n")
 
     def note(self, text: str) -> None:
         """Write a line."""
@@ -75,7 +75,7 @@ class Lines:
 
     def _dots(self, over: threading.Event) -> None:
         while not over.wait(_DOT_S):
-            self._write(".")
+            self._write(" .")
 
 
 class Live:

@@ -14,8 +14,8 @@ from berthmaster.local.processes import Identity
 from fleet.clock import SystemClock
 from fleet.errors import LocalClusterError
 
-_PORT_S = 10.0
-_GRACE_S = 10.0
+_PORT_S = 5.0
+_GRACE_S = 5.0
 _POLL_S = 0.05
 _SHOWN_CHARACTERS = 500
 
