@@ -14,6 +14,8 @@ from rich.table import Table
 
 from berthmaster.options import connect, json_option, kubeconfig_option, run
 from berthmaster.view import View, watched
+from binpack.fragmentation import fragmented_milli_gpu
+from binpack.index.mix import default_mix
 from binpack.state import NodeState
 from fleet import labels
 from fleet.clock import SystemClock
@@ -23,7 +25,7 @@ _REFRESH_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """All devices of one model: how many are untouched, partly used, full or dead, and what is left of the milli-GPU."""
+    """All devices of one model: how many are untouched, partly used, full or dead, and what is left of them."""
 
     model: str
     nodes: int
@@ -122,7 +124,7 @@ def _look(view: View) -> Summary:
         view.states,
         pods=sum(bool(pod.node_name) and pod.is_live for pod in pods),
         waiting=sum(labels.PLAN_GATE in pod.gates for pod in pods),
-        fragmented=view.index.fragmentation(),
+        fragmented=fragmented_milli_gpu(view.states.values(), default_mix()),
         warnings=view.ledger.warnings(),
     )
 

@@ -58,7 +58,7 @@ def command(name: str, nodes: int | None, cluster: str | None, sharing: bool, as
     outcome = local.up(Options(), binaries, report=report)
     ready_s = clock.monotonic_s() - started_s
     wanted = load_nodes(cluster) if cluster else fake_nodes.uniform(nodes or 0, is_sharing=sharing)
-    created = _create(local, wanted, binaries.kubernetes, report, clock)
+    created = populate(local, wanted, binaries.kubernetes, report, clock)
     if as_json:
         shown = {
             "name": name,
@@ -76,7 +76,7 @@ def command(name: str, nodes: int | None, cluster: str | None, sharing: bool, as
     click.echo(f"export KUBECONFIG={shlex.quote(str(local.kubeconfig))}")
 
 
-def _create(local: Cluster, nodes: Sequence[Node], kubelet: str, report: Report, clock: SystemClock) -> int:
+def populate(local: Cluster, nodes: Sequence[Node], kubelet: str, report: Report, clock: SystemClock) -> int:
     """Create the nodes that are not there yet, wait until all are ready, and return how many were created."""
     if not nodes:
         return 0
