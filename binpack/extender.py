@@ -32,6 +32,7 @@ class Outcome(Enum):
     NO_CANDIDATE = "no-candidate"  # none of its candidates is free and allowed
     UNPLANNED = "unplanned"  # asks for devices that only the planner gives, and was given none
     PASSED = "passed"  # needs no record: handed over, CPU only, of a DaemonSet
+    BEHIND = "behind"  # the scheduler has seen more of the pod than the ledger: to be asked again
     NOT_SYNCED = "not-synced"  # the ledger does not know the cluster yet
     UNUSABLE = "unusable"  # the request cannot be read
 
@@ -145,6 +146,8 @@ class Extender:
         """
         if pod.scheduler_name != labels.SCHEDULER_NAME:
             return Verdict(outcome=Outcome.FOREIGN, passed=names)
+        if not names:
+            return Verdict(outcome=Outcome.PASSED)
         self._expire(now_s)
         if pod.gates:
             return _refuse(Outcome.UNPLANNED, names, f"the pod is still gated: {', '.join(pod.gates)}")
@@ -177,6 +180,9 @@ class Extender:
         return Verdict(outcome=Outcome.VERIFIED, passed=(node,), failed=failed)
 
     def _steer(self, pod: Pod, names: Sequence[str], now_s: float) -> Verdict:
+        if self.is_behind(pod):
+            # A promise can only be kept in a ledger that knows the pod.
+            return Verdict(outcome=Outcome.BEHIND)
         given = set(names)
         failed: dict[str, str] = {}
         for berth in pod.candidates:

@@ -29,6 +29,7 @@ CATCH_UP_S = 0.25
 
 _log = logging.getLogger(__name__)
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_MAY_BE_PREMATURE = (Outcome.VETOED, Outcome.NO_CANDIDATE, Outcome.BEHIND)
 _REFUSALS = (Outcome.VETOED, Outcome.NO_CANDIDATE, Outcome.UNPLANNED)
 
 
@@ -41,6 +42,7 @@ class ExtenderService:
         clock: For the age of promises and the time a call takes.
         is_synced: Whether the ledger holds the whole cluster.
         seen_at_s: Monotonic time when the quietest watch last heard anything.
+        catch_up_s: How long a refusal may wait for the watch.
     """
 
     def __init__(
@@ -51,12 +53,14 @@ class ExtenderService:
         *,
         is_synced: Callable[[], bool],
         seen_at_s: Callable[[], float],
+        catch_up_s: float = CATCH_UP_S,
     ) -> None:
         self._extender = extender
         self._ledger = ledger
         self._clock = clock
         self._is_synced = is_synced
         self._seen_at_s = seen_at_s
+        self._catch_up_s = catch_up_s
         self._waiters: set[asyncio.Future[None]] = set()
         self.metrics = ExtenderMetrics(self._sizes)
 
@@ -73,6 +77,11 @@ class ExtenderService:
     def gets(self) -> dict[str, Get]:
         """Return probes and metrics by path."""
         return {"/healthz": self.healthz, "/readyz": self.readyz, "/metrics": self.scrape}
+
+    @property
+    def waiting(self) -> int:
+        """Return how many calls wait for the watch now."""
+        return len(self._waiters)
 
     def changed(self) -> None:
         """Wake whoever waits for the watch: the ledger has just taken something in."""
@@ -95,11 +104,11 @@ class ExtenderService:
             self._count(Outcome.NOT_SYNCED)
             return Reply(body=wire.error_answer("the extender's ledger is not synced with the cluster yet"))
         pod = pod_from(args.pod)
-        if pod.candidates and self._extender.is_behind(pod):
-            await self._catch_up(pod)
         verdict = self._extender.filter(pod, args.names, self._clock.monotonic_s())
-        if verdict.outcome in _REFUSALS and self._extender.is_behind(pod):
-            await self._catch_up(pod)
+        if verdict.outcome in _MAY_BE_PREMATURE and self._extender.is_behind(pod):
+            if not await self._catch_up(pod):
+                self._count(Outcome.BEHIND)
+                return Reply(body=wire.error_answer("the extender has not seen this pod or its node yet"))
             verdict = self._extender.filter(pod, args.names, self._clock.monotonic_s())
         self._count(verdict.outcome)
         if verdict.outcome in _REFUSALS:
@@ -136,9 +145,10 @@ class ExtenderService:
         """Answer all metrics."""
         return Reply(body=self.metrics.text(), content_type=_METRICS_TYPE)
 
-    async def _catch_up(self, pod: Pod) -> None:
+    async def _catch_up(self, pod: Pod) -> bool:
+        """Wait for the watch; return whether the ledger now holds the pod as the scheduler sees it."""
         try:
-            async with asyncio.timeout(CATCH_UP_S):
+            async with asyncio.timeout(self._catch_up_s):
                 while self._extender.is_behind(pod):
                     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     self._waiters.add(waiter)
@@ -148,8 +158,9 @@ class ExtenderService:
                         self._waiters.discard(waiter)
         except TimeoutError:
             self.metrics.waits.labels(caught_up="no").inc()
-        else:
-            self.metrics.waits.labels(caught_up="yes").inc()
+            return False
+        self.metrics.waits.labels(caught_up="yes").inc()
+        return True
 
     def _timed(self, verb: str, post: Post) -> Post:
         observe = self.metrics.seconds.labels(verb=verb).observe
