@@ -147,6 +147,12 @@ def test_a_pod_whose_devices_nobody_knows_closes_its_node_loudly(pod: Pod, words
     assert state.blocked == ()
 
 
+def test_reasons_stand_in_the_same_order_whichever_pod_came_first() -> None:
+    pods = [a_pod(name, node="n1", milli=100) for name in "abc"]
+    node = a_node(gpus=2, device_problems=("z", "a"))
+    assert a_ledger(node, *pods).picture() == a_ledger(*reversed(pods), node).picture()
+
+
 def test_a_request_nobody_can_read_takes_its_recorded_devices_whole() -> None:
     state = a_state(a_node(gpus=2), a_pod(node="n1", problems=("bad",), devices=("1",)))
     assert milli(state) == [1000, 0]

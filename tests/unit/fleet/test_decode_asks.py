@@ -88,6 +88,13 @@ def test_two_containers_share_one_device_and_are_summed() -> None:
     assert pod_from(pod_object(pod_json(containers=parts + parts))).problems
 
 
+def test_a_request_of_which_a_part_cannot_be_read_is_not_the_rest_of_it() -> None:
+    parts = [{"name": n, "resources": {"requests": {labels.GPU_MILLI: text}}} for n, text in (("a", "300"), ("b", "x"))]
+    pod = pod_from(pod_object(pod_json(containers=parts)))
+    assert pod.ask is None
+    assert "container b" in pod.problems[0]
+
+
 def test_hami_counts_stay_where_the_scheduler_counts_them() -> None:
     assert read({labels.NVIDIA_GPU: "2", labels.HAMI_MEMORY: "10"}).requests.of(labels.NVIDIA_GPU) == 2
 
