@@ -156,20 +156,32 @@ class Index:
     def _refresh(self) -> None:
         """Bring everything derived up to date with the bookings and nodes since the last question."""
         arrays = self._arrays
-        if arrays.has_new_inventory:
+        if len(arrays.models) != self._models_known:
             self._rebuild()
+        elif arrays.has_new_inventory:
+            self._scorer.renew(self._changed())
+            self._recount()
         elif arrays.changed:
-            slots = np.fromiter(arrays.changed, np.int64, len(arrays.changed))
+            slots = self._changed()
             self._scorer.renew(slots)
             self._reservations.renew(slots)
             arrays.changed.clear()
 
+    def _changed(self) -> Ints:
+        return np.fromiter(self._arrays.changed, np.int64, len(self._arrays.changed))
+
     def _rebuild(self) -> None:
-        """Make tables, prices and reservations for the mix and the nodes there are now."""
+        """Make all tables for the mix and the nodes there are now."""
         arrays = self._arrays
+        self._models_known = len(arrays.models)
         potential = Potential(self._mix, arrays.models, frozen_value_table(), self._weights)
         self._scorer = Scorer(arrays, potential)
         self._cache = ScoreCache(arrays, self._scorer.score)
+        self._recount()
+
+    def _recount(self) -> None:
+        """Make prices and reservations anew, which depend on how many nodes of which kind there are."""
+        arrays = self._arrays
         self._reservations = Reservations(arrays, self._mix, self._weights.reservation_factor)
         self._price = self._prices()
         arrays.changed.clear()

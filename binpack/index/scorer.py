@@ -20,24 +20,20 @@ class Scorer:
     """Scores pods by `potential` over `arrays`; keeps every node's summary and Phi up to date between bookings."""
 
     def __init__(self, arrays: Arrays, potential: Potential) -> None:
+        """Summarise every node."""
         self._arrays = arrays
-        self.set_potential(potential)
-
-    def set_potential(self, potential: Potential) -> None:
-        """Use other tables from now on; whoever keeps scores must forget them."""
         self.potential = potential
-        self.fill()
-
-    def fill(self) -> None:
-        """Recompute every node's summary and Phi, as after the arrays grew."""
-        arrays = self._arrays
-        self._summary = np.zeros((arrays.capacity, self.potential.of_residual.shape[1]))
-        self._phi = np.zeros(arrays.capacity)
+        self._summary = np.zeros((0, potential.of_residual.shape[1]))
+        self._phi = np.zeros(0)
         self.renew(np.arange(arrays.count))
 
     def renew(self, slots: Ints) -> None:
-        """Recompute summary and Phi of the nodes that changed."""
+        """Recompute summary and Phi of these nodes, of all of them after the arrays grew."""
         arrays = self._arrays
+        if len(self._phi) != arrays.capacity:
+            self._summary = np.zeros((arrays.capacity, self.potential.of_residual.shape[1]))
+            self._phi = np.zeros(arrays.capacity)
+            slots = np.arange(arrays.count)
         if len(slots):
             summary = self.potential.summaries(arrays.residual[slots])
             self._summary[slots] = summary
