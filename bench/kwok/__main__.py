@@ -1,0 +1,129 @@
+"""Berthmaster beside the stock kube-scheduler, on a real control plane with fake nodes, everything on.
+
+    python -m bench.kwok                                  # everything: 1,000 and 5,000 nodes, five pairs
+    python -m bench.kwok --nodes 1000 --pairs 2           # speed alone, shorter
+    python -m bench.kwok --quick                          # 100 nodes, one pair: does it work?
+
+Speed: pods of one `nvidia.com/gpu`, created 32 in flight while the side under test runs, from the first creation to the
+last binding as a watch saw it. One cluster per node count; the sides take turns on it, each with fresh processes and no
+pods. Stock is kube-scheduler as it comes, with our admission policies unbound and our processes stopped; ours is
+policies, planner, extender and kube-scheduler. kwok is stopped while anything is measured: kubelets have machines of
+their own. All processes share this machine, so only ratios mean anything. Filter and memory are measured on the largest
+cluster. The Filter calls of a benchmark run come one at a time, from a bare socket.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from bench.kwok import filter_cost, memory, speed
+from bench.kwok.ground import GPUS_PER_NODE, Ground
+from bench.kwok.table import table
+from berthmaster.local.binaries import Binaries, ensure
+from berthmaster.local.progress import Lines
+from fleet.clock import SystemClock
+
+RESULTS = Path(__file__).parents[1] / "results" / "kwok.json"
+PARTS = ("speed", "filter", "memory")
+
+
+def main() -> int:
+    given = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    clock = SystemClock()
+    # Plain lines: a live display would take its share of the machine.
+    report = Lines(lambda text: click.echo(text, nl=False, err=True), clock)
+    binaries = ensure(report, clock=clock)
+    found = _head(binaries, clock.now_s())
+    started_s = clock.monotonic_s()
+    for nodes in given.nodes:
+        is_largest = nodes == max(given.nodes)
+        with Ground(nodes, binaries, clock, report).standing() as ground:
+            if "speed" in given.parts:
+                found["speed"].append(speed.compare(ground, clock, report, pods=given.pods, pairs=given.pairs))
+            if "filter" in given.parts and is_largest:
+                found["filter"] = filter_cost.compare(ground, clock, report, calls=given.calls)
+            if "memory" in given.parts and is_largest:
+                found["memory"] = memory.measure(ground, clock, report, pods=given.resident)
+    found["took_s"] = round(clock.monotonic_s() - started_s)
+    console = Console()
+    (console if console.is_terminal else Console(width=120)).print(table(found))
+    if given.out:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        click.echo(f"wrote {os.path.relpath(given.out)}")
+    return 1 if _faults(found) else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.kwok", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=_numbers, default=[1_000, 5_000], help="comma list (1000,5000)")
+    parser.add_argument("--pairs", type=int, default=5, help="alternating pairs of runs (5)")
+    parser.add_argument("--pods", type=int, default=1_000, help="of one run (1000)")
+    parser.add_argument("--calls", type=int, default=2_000, help="of Filter, to each handler (2000)")
+    parser.add_argument("--resident", type=int, default=20_000, help="pods in the cluster for memory (20000)")
+    parser.add_argument("--parts", type=_parts, default=list(PARTS), help=f"comma list of {', '.join(PARTS)}")
+    parser.add_argument(
+        "--quick", action="store_true", help="100 nodes, 100 pods, 1 pair, 200 calls, 400 resident pods"
+    )
+    parser.add_argument("--out", type=Path, help="file of the result (bench/results/kwok.json; with --quick none)")
+    given = parser.parse_args()
+    if given.quick:
+        given.nodes, given.pods, given.pairs, given.calls, given.resident = [100], 100, 1, 200, 400
+    elif given.out is None:
+        given.out = RESULTS
+    for nodes in given.nodes:
+        most = nodes * GPUS_PER_NODE
+        if given.pods > most or (nodes == max(given.nodes) and given.resident + memory.PLACED > most):
+            parser.error(f"{nodes} nodes have {most} devices: fewer --pods or --resident")
+    return given
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _parts(text: str) -> list[str]:
+    parts = text.split(",")
+    if wrong := set(parts) - set(PARTS):
+        raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(wrong))}")
+    return parts
+
+
+def _head(binaries: Binaries, now_s: float) -> dict[str, Any]:
+    return {
+        "command": " ".join(["python -m bench.kwok", *sys.argv[1:]]),
+        "at": datetime.fromtimestamp(now_s, UTC).isoformat(timespec="seconds"),
+        "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.system()},
+        "versions": {
+            "kubernetes": binaries.kubernetes,
+            **{name: version(name) for name in ("berthmaster", "aiohttp", "msgspec", "uvloop", "numpy", "ortools")},
+        },
+        "method": " ".join(str(__doc__).partition("\n\nSpeed")[2].split()).removeprefix(": "),
+        "speed": [],
+    }
+
+
+def _faults(found: dict[str, Any]) -> Sequence[str]:
+    runs = [run for one in found["speed"] for run in one["runs"]]
+    runs += [found["memory"]] if "memory" in found else []
+    return [fault for run in runs for fault in run["faults"]]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""The closing table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+
+def table(found: dict[str, Any]) -> RenderableType:
+    """Return what was measured beside what was to be reached, and every fault under it."""
+    shown = Table(title="Berthmaster beside the stock kube-scheduler", title_justify="left")
+    for column in ("what", "stock", "berthmaster", "figure", "target", "reached"):
+        shown.add_column(column)
+    for one in found["speed"]:
+        stock, ours = one["medians"]["stock"], one["medians"]["berthmaster"]
+        ratio = one["ratio_pods_per_s"]
+        shown.add_row(
+            f"pods/s, {one['nodes']:,} nodes",
+            f"{stock['pods_per_s']:.1f}",
+            f"{ours['pods_per_s']:.1f}",
+            f"{ratio['median']:.2f}x ({min(ratio['pairs']):.2f} to {max(ratio['pairs']):.2f})",
+            f">= {one['target_ratio']}x" if one["target_ratio"] else "-",
+            _verdict(one["is_reached"]),
+        )
+        for name, title in (("p50_s", "p50"), ("p99_s", "p99")):
+            shown.add_row(f"  created to bound, {title}", f"{stock[name]:.2f} s", f"{ours[name]:.2f} s", "", "", "")
+        shown.add_row(
+            "  Filter in these runs, p50 and p99",
+            "",
+            f"{ours['filter_p50_ms']:.2f}, {ours['filter_p99_ms']:.2f} ms",
+            "",
+            "",
+            "",
+        )
+    if "filter" in found:
+        _filter_rows(shown, found["filter"])
+    if "memory" in found:
+        _memory_rows(shown, found["memory"])
+    runs = [(f"{one['nodes']} nodes, {run['side']}", run) for one in found["speed"] for run in one["runs"]]
+    runs += [("memory", found["memory"])] if "memory" in found else []
+    wrong = [f"{title}: {fault}" for title, run in runs for fault in run["faults"]]
+    closing = [Text(f"FAULT {fault}", style="red") for fault in wrong[:20]]
+    return Group(shown, *(closing or [Text("0 faults in an independent recount of the API's objects after every run")]))
+
+
+def _filter_rows(shown: Table, one: dict[str, Any]) -> None:
+    handler, wall = one["handler_ms"], one["wall_ms"]
+    shown.add_row(
+        f"Filter of a pinned pod, {one['nodes']:,} nodes",
+        "",
+        f"p50 {handler['p50']:.3f}, p99 {handler['p99']:.3f} ms",
+        "inside the handler",
+        f"p99 < {one['target_handler_ms']} ms",
+        _verdict(one["handler_is_reached"]),
+    )
+    shown.add_row(
+        "  wall, beside a null handler",
+        f"{wall['null']['p50']:.3f} ms (null)",
+        f"{wall['extender']['p50']:.3f} ms",
+        f"{one['wall_ratio']['median']:.2f}x",
+        f"<= {one['target_wall_ratio']}x",
+        _verdict(one["wall_is_reached"]),
+    )
+
+
+def _memory_rows(shown: Table, one: dict[str, Any]) -> None:
+    parts = ", ".join(f"{name} {of['rss_mb']:.0f}" for name, of in one["processes"].items())
+    child = one["solver_child"]
+    shown.add_row(
+        f"memory, {one['nodes']:,} nodes, {one['pods']:,} pods",
+        "",
+        f"{parts} MB",
+        f"{one['together']['rss_mb']:.0f} MB resident (PSS {one['together']['pss_mb']:.0f})",
+        f"< {one['target_mb']:.0f} MB",
+        _verdict(one["is_reached"]),
+    )
+    if child:
+        shown.add_row("  the solver's child beside them", "", f"{child['rss_mb']:.0f} MB", "", "", "")
+
+
+def _verdict(is_reached: bool | None) -> str:
+    return {True: "yes", False: "no", None: "-"}[is_reached]
