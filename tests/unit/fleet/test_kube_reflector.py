@@ -258,6 +258,7 @@ async def test_a_watch_that_ends_at_once_does_not_spin():
             assert it.clock.pauses_s[0] >= 0.1
             await it.clock.advance(31.0)
         await it.api.until_watched(paths.PODS)
+        assert it.reflector.stats.failures >= 5
 
 
 async def test_a_collection_that_the_server_lacks_is_empty_until_it_comes():
