@@ -145,6 +145,11 @@ class Ledger:
         accounts = [self._account(name) for name in sorted(self._nodes)]
         return tuple(warning for current in accounts if current is not None for warning in current.warnings)
 
+    def warnings_on(self, name: str) -> tuple[str, ...]:
+        """Return those of one node, sorted; empty if there is no such node."""
+        current = self._account(name)
+        return () if current is None else current.warnings
+
     def picture(self) -> Picture:
         """Return everything known, comparable with another ledger's."""
         accounts = [self._account(name) for name in sorted(self._nodes)]

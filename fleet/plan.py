@@ -18,6 +18,7 @@ class Reason(Enum):
     MALFORMED = "Malformed"  # the pod cannot be read
     UNMODELLED_CONSTRAINT = "UnmodelledConstraint"  # placed by candidates, never pinned
     FOREIGN_GATE = "ForeignGate"  # somebody else holds it with another scheduling gate
+    PLANNER_FAULT = "PlannerFault"  # planning it failed by a fault of ours; it is tried again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

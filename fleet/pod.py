@@ -49,6 +49,7 @@ class Pod:
 
     Attributes:
         is_unschedulable: kube-scheduler tried and refused it (condition PodScheduled False, reason Unschedulable).
+        says_waiting: Our own condition says that it waits or was handed over (berthmaster.dev/Waiting True).
         requests: Effective request as Kubernetes counts it (init containers, sidecars, overhead), with one pod slot.
         ask: What it asks of GPUs; None = CPU only.
         gates: Names of its scheduling gates, in order.
@@ -75,6 +76,7 @@ class Pod:
     node_name: str = ""
     is_terminating: bool = False
     is_unschedulable: bool = False
+    says_waiting: bool = False
     priority: int = 0
     gates: tuple[str, ...] = ()
     requests: Resources = Resources(pod_slots=1)

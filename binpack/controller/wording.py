@@ -75,3 +75,5 @@ def sentence(pod: Pod, unplaced: Unplaced) -> str:
             return f"has a constraint that is not planned yet: {unplaced.detail or ', '.join(pod.unmodelled)}"
         case Reason.FOREIGN_GATE:
             return f"is held by another gate: {unplaced.detail}"
+        case Reason.PLANNER_FAULT:
+            return f"could not be planned by a fault of the planner, which tries again: {unplaced.detail}"

@@ -52,6 +52,7 @@ def pod_from(obj: PodObject) -> Pod:
         node_name=sys.intern(spec.node_name or ""),
         is_terminating=meta.deletion_timestamp is not None,
         is_unschedulable=not spec.node_name and _is_unschedulable(obj),
+        says_waiting=_says_waiting(obj),
         priority=spec.priority or 0,
         gates=tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
         requests=requests.resources,
@@ -80,6 +81,11 @@ def _is_unschedulable(obj: PodObject) -> bool:
     return any(
         c.type == "PodScheduled" and c.status == "False" and c.reason == "Unschedulable" for c in conditions or ()
     )
+
+
+def _says_waiting(obj: PodObject) -> bool:
+    conditions = obj.status.conditions if obj.status is not None else None
+    return any(c.type == labels.WAITING_CONDITION and c.status == "True" for c in conditions or ())
 
 
 def _epoch_s(text: str) -> float:

@@ -1,4 +1,4 @@
-"""Events on pods (events.k8s.io/v1): said once, counted while they repeat, and never in the way.
+"""Events on pods and nodes (events.k8s.io/v1): said once, counted while they repeat, and never in the way.
 
 The same thing said of the same pod is sent at most once a minute, as a series on the event that exists. Everything is
 bounded: what is remembered, what is sent a second, how long a call takes. A failure is counted and forgotten.
@@ -21,6 +21,7 @@ from fleet.errors import ApiError, NotFound
 from fleet.kube import paths
 from fleet.kube.client import Client
 from fleet.kube.patches import MERGE_PATCH
+from fleet.node import Node
 from fleet.pod import Pod
 
 _log = logging.getLogger(__name__)
@@ -43,6 +44,40 @@ class EventStats:
     failed: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+
+    @property
+    def events_namespace(self) -> str:
+        """Return where the event goes: those of nodes stand in `default`."""
+        return self.namespace or "default"
+
+    @property
+    def reference(self) -> dict[str, str]:
+        fields = {
+            "apiVersion": "v1",
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "resourceVersion": self.version,
+        }
+        return {name: value for name, value in fields.items() if value}
+
+
+def _subject(about: Pod | Node) -> _Subject:
+    if isinstance(about, Pod):
+        return _Subject(
+            kind="Pod", namespace=about.namespace, name=about.name, uid=about.uid, version=about.resource_version
+        )
+    return _Subject(kind="Node", namespace="", name=about.name, uid=about.uid, version="")
+
+
 @dataclass(slots=True)
 class _Said:
     name: str
@@ -51,7 +86,7 @@ class _Said:
 
 
 class EventRecorder:
-    """Says things about pods. `record` never raises but for cancellation.
+    """Says things about pods and nodes. `record` never raises but for cancellation.
 
     Attributes:
         stats: Counts since the start.
@@ -75,18 +110,21 @@ class EventRecorder:
         self._tokens = BURST
         self._refilled_at_s = clock.monotonic_s()
 
-    async def record(self, pod: Pod, *, reason: str, note: str, is_warning: bool, action: str = "Planning") -> None:
-        """Say something about a pod.
+    async def record(
+        self, about: Pod | Node, *, reason: str, note: str, is_warning: bool, action: str = "Planning"
+    ) -> None:
+        """Say something about a pod or a node.
 
         Args:
-            pod: Whom it is about.
+            about: Whom it is about.
             reason: CamelCase word.
             note: Text for people, with the numbers.
             is_warning: Whether somebody may have to act.
             action: What was being done.
         """
         note = _cut(note)
-        key = (pod.uid, reason, note)
+        subject = _subject(about)
+        key = (subject.uid, reason, note)
         now_s = self._clock.monotonic_s()
         said = self._said.get(key)
         if said is not None:
@@ -99,26 +137,26 @@ class EventRecorder:
             self.stats.dropped += 1
             return
         if said is None:
-            said = self._said[key] = _Said(self._name(pod, reason, note), 1, now_s)
+            said = self._said[key] = _Said(self._name(subject, reason, note), 1, now_s)
             if len(self._said) > MOST_REMEMBERED:
                 self._said.popitem(last=False)
         said.sent_at_s = now_s
         try:
-            await self._send(pod, said, reason, note, "Warning" if is_warning else "Normal", action)
+            await self._send(subject, said, reason, note, "Warning" if is_warning else "Normal", action)
         except ApiError as error:
             self.stats.failed += 1
-            _log.debug("event on %s not recorded: %s", pod.key, error)
+            _log.debug("event on %s not recorded: %s", subject.name, error)
         else:
             self.stats.sent += 1
 
-    async def _send(self, pod: Pod, said: _Said, reason: str, note: str, kind: str, action: str) -> None:
+    async def _send(self, subject: _Subject, said: _Said, reason: str, note: str, kind: str, action: str) -> None:
         now = datetime.fromtimestamp(self._clock.now_s(), UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         if said.count > 1:
             series = {"series": {"count": said.count, "lastObservedTime": now}}
             try:
                 await self._client.request(
                     "PATCH",
-                    f"{paths.events(pod.namespace)}/{said.name}",
+                    f"{paths.events(subject.events_namespace)}/{said.name}",
                     body=msgspec.json.encode(series),
                     content_type=MERGE_PATCH,
                     timeout_s=_CALL_S,
@@ -131,7 +169,7 @@ class EventRecorder:
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"namespace": pod.namespace, "name": said.name},
+            "metadata": {"namespace": subject.events_namespace, "name": said.name},
             "eventTime": now,
             "reportingController": self._controller,
             "reportingInstance": self._instance[:128],
@@ -139,22 +177,15 @@ class EventRecorder:
             "reason": reason,
             "type": kind,
             "note": note,
-            "regarding": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "uid": pod.uid,
-                "resourceVersion": pod.resource_version,
-            },
+            "regarding": subject.reference,
         }
         await self._client.create(
-            paths.events(pod.namespace), msgspec.json.encode(event), timeout_s=_CALL_S, is_fenced=False
+            paths.events(subject.events_namespace), msgspec.json.encode(event), timeout_s=_CALL_S, is_fenced=False
         )
 
-    def _name(self, pod: Pod, reason: str, note: str) -> str:
-        digest = hashlib.sha256(f"{pod.uid}\n{reason}\n{note}\n{self._instance}\n{self._clock.now_s()}".encode())
-        return f"{pod.name[:220]}.{digest.hexdigest()[:16]}"
+    def _name(self, subject: _Subject, reason: str, note: str) -> str:
+        digest = hashlib.sha256(f"{subject.uid}\n{reason}\n{note}\n{self._instance}\n{self._clock.now_s()}".encode())
+        return f"{subject.name[:220]}.{digest.hexdigest()[:16]}"
 
     def _take_token(self, now_s: float) -> bool:
         self._tokens = min(BURST, self._tokens + (now_s - self._refilled_at_s) * RATE_PER_S)

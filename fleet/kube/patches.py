@@ -77,7 +77,7 @@ def ungate_patch(pod: Pod) -> bytes:
     return _encode([*_guards(pod), _ungate(pod)])
 
 
-def condition_patch(kind: str, *, status: bool, reason: str, message: str, at: str) -> bytes:
+def condition_patch(kind: str, *, status: bool, reason: str, message: str, at: str, uid: str = "") -> bytes:
     """Return the strategic merge patch of /status that sets one pod condition and leaves the others alone.
 
     Args:
@@ -86,6 +86,7 @@ def condition_patch(kind: str, *, status: bool, reason: str, message: str, at: s
         reason: CamelCase word.
         message: Text for people, with the numbers.
         at: RFC 3339 time of the transition.
+        uid: Of the pod that is meant; one that took over its name is then left alone. "" = whoever has the name.
     """
     condition = {
         "type": kind,
@@ -94,7 +95,8 @@ def condition_patch(kind: str, *, status: bool, reason: str, message: str, at: s
         "message": message,
         "lastTransitionTime": at,
     }
-    return _encode({"status": {"conditions": [condition]}})
+    guard = {"metadata": {"uid": uid}} if uid else {}
+    return _encode({**guard, "status": {"conditions": [condition]}})
 
 
 def _guards(pod: Pod) -> list[Operation]:
