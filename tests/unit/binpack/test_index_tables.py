@@ -1,0 +1,139 @@
+"""Demand mix, contention and reservations."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from binpack.index import Index, Mix, Shape, default_mix, mix_of
+from binpack.index.arrays import Arrays
+from binpack.index.contention import contention
+from binpack.index.mix import Lessons, shape_of
+from binpack.index.reservation import Reservations
+from binpack.trace import empty_state, load_nodes, load_pods
+from fleet.plan import Placement
+from tests.support.berths import chosen, pod, seat, share
+
+WHOLE = Shape(milli_cpu=1000, count=1, milli_gpu=1000)
+
+
+def test_typical_shapes_cover_95_percent_and_leave_memory_out() -> None:
+    mix = default_mix()
+    typical = mix.typical()
+    pods = sum(n for _, n in mix.shapes)
+    assert pods == 8152
+    assert len(typical) == 35
+    assert sum(n for _, n in typical) >= 0.95 * pods
+    assert sum(n for _, n in typical[:-1]) < 0.95 * pods
+    assert all(shape.memory_bytes == 0 for shape, _ in typical)
+
+
+def test_a_mix_does_not_depend_on_the_order_of_its_counts() -> None:
+    counts = {WHOLE: 3, Shape(milli_cpu=500): 3, Shape(milli_cpu=1000, count=1, milli_gpu=470): 7}
+    assert Mix.of(counts) == Mix.of(dict(reversed(counts.items())))
+
+
+def test_a_share_of_memory_alone_counts_as_that_part_of_a_usual_card() -> None:
+    assert shape_of(pod("p", ask=share(0, mib=6000)), device_mib=24_000).milli_gpu == 250
+    assert shape_of(pod("p", ask=share(400, mib=6000)), device_mib=24_000).milli_gpu == 400
+    assert shape_of(pod("p", ask=share(0, mib=6000))).milli_gpu == 0
+
+
+def test_lessons_come_at_50_100_200_and_so_on() -> None:
+    lessons = Lessons()
+    marks = [i for i in range(1, 900) if lessons.learn([WHOLE]) is not None]
+    assert marks == [50, 100, 200, 400, 800]
+    assert Lessons().learn([WHOLE] * 399) == Mix.of({WHOLE: 399})
+
+
+def test_lessons_stay_small_and_keep_the_frequent_shapes() -> None:
+    lessons = Lessons()
+    lessons.learn([WHOLE] * 1000)
+    for step in range(3):
+        mix = lessons.learn([Shape(milli_cpu=step * 10_000 + i) for i in range(5000)])
+    assert mix is not None
+    assert mix.shapes[0][0] == WHOLE
+    assert len(mix.shapes) <= 4096
+
+
+def test_contention_is_levelled_as_published_for_gpuspec33() -> None:
+    devices: Counter[str] = Counter()
+    for node in load_nodes():
+        devices[node.devices[0].model] += len(node.devices)
+    found = contention(mix_of(load_pods("gpuspec33")), devices)
+    published = {"T4": 1.25, "P100": 0.78, "V100M16": 0.78, "V100M32": 0.78, "G3": 0.42, "G2": 0.10}
+    assert {model: found[model] for model in published} == pytest.approx(published, abs=0.02)
+
+
+def test_a_set_that_holds_nearly_everything_is_no_constraint() -> None:
+    mix = Mix.of({Shape(milli_cpu=1, count=1, milli_gpu=1000, models=("A",)): 1, WHOLE: 1})
+    assert contention(mix, {"A": 90, "B": 10}) == {"A": 0.0, "B": 0.0}
+    assert contention(mix, {"A": 80, "B": 20}) == {"A": pytest.approx(0.5 * 100 / 80), "B": 0.0}
+
+
+def test_an_unconstrained_or_unknown_model_leaves_nothing_contended() -> None:
+    mix = Mix.of({Shape(milli_cpu=1, count=1, milli_gpu=1000, models=("Z",)): 1, WHOLE: 1})
+    assert contention(mix, {"A": 8}) == {"A": 0.0}
+    assert contention(mix, {}) == {}
+
+
+def reserving(mix: Mix, *states: object) -> tuple[Arrays, Reservations]:
+    arrays = Arrays()
+    for state in states:
+        arrays.set_node(state)  # type: ignore[arg-type]
+    return arrays, Reservations(arrays, mix, 1.5)
+
+
+def test_whole_nodes_are_kept_for_pods_that_need_all_of_one() -> None:
+    eight = Shape(milli_cpu=64_000, count=8, milli_gpu=1000)
+    mix = Mix.of({eight: 1, WHOLE: 8})  # half of the demand comes from eight-GPU pods
+    arrays, kept = reserving(mix, seat("n1", [1000] * 8), seat("n2", [1000] * 8), seat("n3", [1000] * 7 + [400]))
+    # n1 and n2 are whole; 2 <= 1.5 * 0.5 * (23.4 free / 8) = 2.19
+    assert [arrays.name(int(s)) for s in np.flatnonzero(kept.charged(pod("p", ask=chosen(1))))] == ["n1", "n2"]
+    assert kept.charged(pod("p", cpu=64, ask=chosen(8))) is None
+    assert kept.charged(pod("p", cpu=1)) is not None
+    few = Mix.of({eight: 1, WHOLE: 1000})
+    arrays, kept = reserving(few, seat("n1", [1000] * 8), seat("n2", [1000] * 8))
+    assert kept.charged(pod("p", ask=chosen(1))) is None
+
+
+def test_a_cpu_only_pod_is_charged_only_where_it_would_take_the_cpu_the_big_pod_needs() -> None:
+    mix = Mix.of({Shape(milli_cpu=32_000, count=8, milli_gpu=1000): 1})
+    _, kept = reserving(mix, seat("n1", [1000] * 8, cpu=64))
+    found = kept.charged(pod("p", cpu=32))
+    assert found is not None
+    assert not found.any()
+    found = kept.charged(pod("p", cpu=33))
+    assert found is not None
+    assert found.all()
+
+
+def test_a_pod_of_a_wider_set_may_not_break_into_the_nodes_of_a_narrower_one() -> None:
+    small, big = (Shape(milli_cpu=cpu, count=8, milli_gpu=1000) for cpu in (32_000, 100_000))
+    mix = Mix.of({small: 1, big: 1})
+    arrays, kept = reserving(mix, seat("little", [1000] * 8, cpu=64), seat("large", [1000] * 8, cpu=128))
+    found = kept.charged(pod("p", cpu=32, ask=chosen(8)))
+    assert found is not None
+    assert [arrays.name(int(s)) for s in np.flatnonzero(found)] == ["large"]
+    assert kept.charged(pod("p", cpu=100, ask=chosen(8))) is None
+
+
+def test_nodes_of_one_device_reserve_nothing() -> None:
+    _, kept = reserving(Mix.of({WHOLE: 1}), seat("n1", [1000]))
+    assert kept.charged(pod("p", ask=share(100))) is None
+
+
+def test_a_learnt_mix_changes_the_answer() -> None:
+    index = Index([seat("a", [1000] * 8), seat("b", [1000] * 2)], mix=Mix.of({WHOLE: 1}))
+    assert not index.learn([pod(f"p{i}", cpu=64, ask=chosen(8)) for i in range(49)])
+    assert index.learn([pod("p", cpu=64, ask=chosen(8))])
+    answer = index.place(pod("p", ask=chosen(1)))
+    assert isinstance(answer, Placement)
+    assert answer.berth.node == "b"
+
+
+def test_a_mix_without_gpus_teaches_nothing() -> None:
+    index = Index([empty_state(node) for node in load_nodes()[:3]])
+    assert not index.learn([pod(f"p{i}") for i in range(60)])
