@@ -130,17 +130,20 @@ def _from_kubeconfig(paths: str, context: str | None) -> Access:
         try:
             merged = kube_config.KubeConfigMerger(paths).config
             if merged is None:
-                raise ConfigError([f"kubeconfig {paths}: no such file"])
+                raise ConfigError(["no such file"])
             loader = kube_config.KubeConfigLoader(merged, active_context=context, temp_file_path=private)
             loader.load_and_set(found)
             user = _user_of(merged, loader.current_context)
+            if "exec" in user and not found.api_key and not getattr(found, "cert_file", None):
+                # The package logs why and goes on without credentials.
+                raise ConfigError(["its exec plugin gave no credentials; the log says why"])
             return _access(
                 found,
                 expires_at_s=_epoch_s(getattr(loader, "expiry", None)),
                 is_from_file="tokenFile" in user and "token" not in user,
             )
-        except ConfigError:
-            raise
+        except ConfigError as error:
+            raise ConfigError([f"kubeconfig {paths}: {problem}" for problem in error.problems]) from None
         except Exception as error:
             # Broad on purpose: the package answers a malformed file with whatever its code runs into.
             raise ConfigError([f"kubeconfig {paths}: {_without_secrets(error)}"]) from None
