@@ -87,6 +87,7 @@ class Index:
         """
         if pod.problems:
             return self._misses.malformed(pod)
+        pod = room.bounded(pod)
         cost, position = self._costs(pod)
         least = cost.min() if len(cost) else np.inf
         if least == np.inf:
@@ -99,6 +100,7 @@ class Index:
         """Return up to `most` feasible berths, best first, each node at most once."""
         if pod.problems or most < 1:
             return []
+        pod = room.bounded(pod)
         cost, position = self._costs(pod)
         slots = np.flatnonzero(cost < np.inf)
         ranked = slots[np.lexsort((self._arrays.order[slots], cost[slots]))][:most]

@@ -132,10 +132,10 @@ class Misses:
 
 def _amounts(arrays: Arrays, wanted: Resources) -> list[tuple[str, int, Ints]]:
     return [
-        ("milli_cpu", min(wanted.milli_cpu, 2**62), arrays.milli_cpu),
-        ("memory_bytes", min(wanted.memory_bytes, 2**62), arrays.memory_bytes),
-        ("pod_slots", min(wanted.pod_slots, 2**62), arrays.pod_slots),
-        *((name, min(amount, 2**62), arrays.extended(name)) for name, amount in wanted.extended),
+        ("milli_cpu", wanted.milli_cpu, arrays.milli_cpu),
+        ("memory_bytes", wanted.memory_bytes, arrays.memory_bytes),
+        ("pod_slots", wanted.pod_slots, arrays.pod_slots),
+        *((name, amount, arrays.extended(name)) for name, amount in wanted.extended),
     ]
 
 

@@ -1,15 +1,36 @@
-"""Which nodes and devices can hold a request now: the hard rules, over many nodes at once."""
+"""Which nodes and devices can hold a request now: the hard rules, over many nodes at once.
+
+Amounts asked are at most `HUGE`; `bounded` sees to that where pods come in.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from binpack.index.arrays import CLASSIC, SHARING, Arrays, Bools, Ints
+from binpack.index.arrays import CLASSIC, HUGE, SHARING, Arrays, Bools, Ints
 from binpack.index.eligibility import Eligibility
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.pod import Pod
+from fleet.resources import Resources
 
-_MOST = 2**62
+
+def bounded(pod: Pod) -> Pod:
+    """Return the pod with amounts that int64 arrays can compare: what is absurd stays absurd, but does not overflow."""
+    wanted, mib = pod.requests, pod.ask.memory_mib if pod.ask is not None else 0
+    if max(wanted.milli_cpu, wanted.memory_bytes, wanted.pod_slots, mib, *(n for _, n in wanted.extended)) <= HUGE:
+        return pod
+    return replace(
+        pod,
+        requests=Resources(
+            milli_cpu=min(wanted.milli_cpu, HUGE),
+            memory_bytes=min(wanted.memory_bytes, HUGE),
+            pod_slots=min(wanted.pod_slots, HUGE),
+            extended=tuple((name, min(amount, HUGE)) for name, amount in wanted.extended),
+        ),
+        ask=replace(pod.ask, memory_mib=min(mib, HUGE)) if pod.ask is not None else None,
+    )
 
 
 def amounts_suffice(arrays: Arrays, pod: Pod) -> Bools:
@@ -21,12 +42,12 @@ def amounts_suffice(arrays: Arrays, pod: Pod) -> Bools:
     wanted = pod.requests
     found = arrays.live[:count] > 0
     if wanted.memory_bytes > 0:
-        found &= arrays.memory_bytes[:count] >= min(wanted.memory_bytes, _MOST)
+        found &= arrays.memory_bytes[:count] >= wanted.memory_bytes
     if wanted.pod_slots > 0:
-        found &= arrays.pod_slots[:count] >= min(wanted.pod_slots, _MOST)
+        found &= arrays.pod_slots[:count] >= wanted.pod_slots
     for name, amount in wanted.extended:
         if amount > 0:
-            found &= arrays.extended(name)[:count] >= min(amount, _MOST)
+            found &= arrays.extended(name)[:count] >= amount
     return found
 
 
@@ -41,7 +62,7 @@ def cpu_suffices(arrays: Arrays, milli_cpu: int, slots: Ints) -> Bools:
     """Return where the free CPU covers the request, (n,)."""
     if milli_cpu <= 0:
         return np.ones(len(slots), np.bool_)
-    found: Bools = arrays.milli_cpu[slots] >= min(milli_cpu, _MOST)
+    found: Bools = arrays.milli_cpu[slots] >= milli_cpu
     return found
 
 
@@ -66,13 +87,13 @@ def whole_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
         found &= devices_of_model(arrays, ask, slots)
     if ask.memory_mib > 0:
         total = arrays.total_mib[slots]
-        found &= (total == 0) | (total >= min(ask.memory_mib, _MOST))
+        found &= (total == 0) | (total >= ask.memory_mib)
     return found
 
 
 def shared_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> tuple[Bools, Ints]:
     """Return which devices can give the share, (n, D), and the residual each would keep, (n, D), 0..1000."""
-    milli, mib = min(ask.milli_gpu, _MOST), min(ask.memory_mib, _MOST)
+    milli, mib = ask.milli_gpu, ask.memory_mib
     free, total = arrays.free_milli[slots], arrays.total_mib[slots]
     found = arrays.healthy[slots] > 0
     # A card of unknown memory that is full, as one held whole is, has nothing left for a share of memory alone.

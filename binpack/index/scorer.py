@@ -50,7 +50,7 @@ class Scorer:
         """
         arrays = self._arrays
         ask = pod_class.ask
-        cpu = arrays.milli_cpu[slots] - max(0, min(pod_class.milli_cpu, 2**62))
+        cpu = arrays.milli_cpu[slots] - max(0, pod_class.milli_cpu)
         fits = room.cpu_suffices(arrays, pod_class.milli_cpu, slots)
         nowhere = np.full(len(slots), -1, np.int64)
         if ask is None:
