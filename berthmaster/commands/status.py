@@ -56,12 +56,13 @@ def _print(local: Cluster, found: Sequence[ComponentStatus], *, is_whole: bool) 
     if not found:
         console.print(f"There is no cluster {local.name}: berthmaster up --name {local.name}")
     else:
-        table = Table("component", "state", "pid", "port", "log", box=None, header_style="bold")
+        table = Table("component", "state", "pid", "port", box=None, header_style="bold")
         for status in found:
             colour = _COLOURS[status.health]
             pid = str(status.pid) if status.pid else "-"
-            table.add_row(status.name, f"[{colour}]{status.health.value}[/]", pid, str(status.port), str(status.log))
+            table.add_row(status.name, f"[{colour}]{status.health.value}[/]", pid, str(status.port))
         console.print(table)
+        console.print(f"Logs: {found[0].log.parent}")
         if is_whole:
             console.print(f"Cluster {local.name} is running: export KUBECONFIG={local.kubeconfig}")
         else:

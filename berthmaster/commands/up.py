@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
-import sys
 from collections.abc import Sequence
 
 import click
@@ -49,7 +47,6 @@ def command(name: str, nodes: int | None, cluster: str | None, sharing: bool, as
     """
     if nodes is not None and cluster is not None:
         raise click.UsageError("--nodes and --cluster exclude each other")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a half-started one is ended
     clock = SystemClock()
     report = report_for(Console(stderr=True), clock)
     binaries = ensure(report, clock=clock)

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from berthmaster.local import locks, toolchain
-from berthmaster.local.children import ended
+from berthmaster.local import locks, processes, toolchain
+from berthmaster.local.children import ended, interruptible
 from berthmaster.local.pins import Binary, Pins, release
 from berthmaster.local.progress import Report, Tell
 from fleet.clock import SystemClock
@@ -50,13 +50,15 @@ def build_all(
     )
     built: dict[str, Path] = {}
     busy = "Somebody else is building into this cache: waiting for it"
-    with locks.hold(cache / ".lock", clock, waiting=lambda: report.note(busy)):
+    with interruptible(), locks.hold(cache / ".lock", clock, waiting=lambda: report.note(busy)):
+        _sweep(cache, clock)
         go = None
-        for binary in missing:
+        for number, binary in enumerate(missing, start=1):
             target = cache / binary.name
             if not target.exists():  # the builder before may have made it
                 go = go or toolchain.find_or_install(pins.go, home=home, environ=environ, report=report, clock=clock)
-                _build(binary, pins, target, go=go, environ=environ, report=report, clock=clock)
+                title = f"Building {binary.name} {pins.version(binary)} ({number} of {len(missing)})"
+                _build(binary, pins, target, title=title, go=go, environ=environ, report=report, clock=clock)
             built[binary.name] = target
     return built
 
@@ -68,6 +70,8 @@ def command(binary: Binary, pins: Pins, *, go: Path, output: Path) -> list[str]:
         "build",
         "-p=2",  # more at a time needs more memory than small machines have: the API server alone peaks at 2.3 GB
         "-v",
+        "-mod=readonly",
+        "-buildvcs=false",
         "-trimpath",
         f"-ldflags={_link_flags(binary, pins)}",
         "-o",
@@ -81,6 +85,7 @@ def _build(
     pins: Pins,
     target: Path,
     *,
+    title: str,
     go: Path,
     environ: Mapping[str, str],
     report: Report,
@@ -88,13 +93,12 @@ def _build(
 ) -> None:
     log = target.with_name(f"{binary.name}.log")
     temporary = target.with_name(f".{binary.name}.{os.getpid()}.new")
-    title = f"Building {binary.name} {pins.version(binary)}"
     try:
         with report.step(title, expected_s=binary.expected_s) as tell, log.open("wb") as output:
             process = subprocess.Popen(
                 command(binary, pins, go=go, output=temporary),
                 cwd=pins.tools / binary.folder,
-                env={**environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"},
+                env={**environ, "CGO_ENABLED": "0", "GOWORK": "off", processes.MARK: str(target.parent)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -108,6 +112,13 @@ def _build(
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sweep(cache: Path, clock: SystemClock) -> None:
+    """Remove what a builder left that was killed outright; whoever holds the lock is the only builder."""
+    processes.end(processes.marked(str(cache)), clock, grace_s=0.0)
+    for temporary in cache.glob(".*.new"):
+        temporary.unlink()
 
 
 def _watch(process: subprocess.Popen[bytes], log: Path, tell: Tell, clock: SystemClock) -> None:

@@ -6,7 +6,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
+from types import FrameType
 
 
 @contextlib.contextmanager
@@ -23,3 +25,24 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit inside the block, so that it cleans up as it does after Ctrl-C.
+
+    Outside the main thread, where Python allows no handlers, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from berthmaster.local import admission, locks, pki, ports, probes, processes, records
 from berthmaster.local.binaries import Binaries
+from berthmaster.local.children import interruptible
 from berthmaster.local.components import (
     API,
     EXTENDER,
@@ -118,7 +119,7 @@ class Cluster:
         """
         processes.check_platform()
         shown = report or Silent()
-        with self._locked(shown):
+        with interruptible(), self._locked(shown):
             record = self.record()
             if record is None:
                 self._start_new(options, binaries, shown)

@@ -155,6 +155,8 @@ def _controller_manager(layout: Layout, ports: Mapping[str, int], binaries: Mapp
             f"--kubeconfig={_client(layout, name)}",
             "--leader-elect=false",
             "--use-service-account-credentials",
+            # It tells kubelets how long to cache secrets, and patches every node at every size step of the cluster.
+            "--controllers=*,-ttl-controller",
             f"--service-account-private-key-file={layout.pki / 'sa.key'}",
             f"--root-ca-file={layout.pki / 'ca.crt'}",
             "--kube-api-qps=5000",

@@ -23,6 +23,13 @@ _IN_FLIGHT = 32
 _READY_POLL_S = 1.0
 _NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 _MOST_PODS = 1000
+# Both spellings, as kubelet writes them: the controller manager would patch every node to add the old one.
+_PLATFORM = {
+    "kubernetes.io/os": "linux",
+    "kubernetes.io/arch": "amd64",
+    "beta.kubernetes.io/os": "linux",
+    "beta.kubernetes.io/arch": "amd64",
+}
 # What kubelet reports of a sound node: (type, status, reason).
 _SOUND = (
     ("Ready", "True", "KubeletReady"),
@@ -75,8 +82,7 @@ def manifest(node: Node, *, now_s: float, kubelet: str) -> dict[str, object]:
             "name": node.name,
             "labels": {
                 labels.HOSTNAME: node.name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
+                **_PLATFORM,
                 "type": "kwok",
                 **_gpu_labels(node.devices),
                 **sharing,

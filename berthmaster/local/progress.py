@@ -10,6 +10,7 @@ from typing import Protocol
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from fleet.clock import SystemClock
@@ -89,10 +90,10 @@ class Live:
         """Show the step live, and one line with its duration when it is done."""
         columns = (
             SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24) if expected_s >= _DOT_S else TextColumn(""),
-            _Elapsed(),
-            TextColumn("[dim]{task.fields[words]}"),
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=12) if expected_s >= _DOT_S else TextColumn(""),
+            _Elapsed(table_column=Column(no_wrap=True)),
+            TextColumn("[dim]{task.fields[words]}", table_column=Column(no_wrap=True)),
         )
         with Progress(*columns, console=self._console, transient=True) as progress:
             task = progress.add_task(title, total=expected_s or None, words="", is_told=False)
@@ -133,5 +134,6 @@ def report_for(console: Console, clock: SystemClock) -> Report:
 
 
 def _duration(seconds: float) -> str:
+    """Return whole seconds, from a minute on as minutes:seconds."""
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    return f"{minutes}:{rest:02d} min" if minutes else f"{rest} s"

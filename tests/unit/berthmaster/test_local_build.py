@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,15 @@ def cached(tmp_path: Path) -> set[str]:
     return {path.name for path in (tmp_path / "cache").iterdir()}
 
 
+def compilers(tmp_path: Path) -> tuple[processes.Identity, ...]:
+    """What still runs of a build; the kernel takes a moment to bury what was killed."""
+    for _ in range(10_000):
+        if not (left := processes.marked(str(tmp_path / "cache"))):
+            break
+        os.sched_yield()
+    return left
+
+
 def test_a_built_program_is_whole_and_executable(pins: Pins, tmp_path: Path, go: Write) -> None:
     built = run(pins, tmp_path, go('echo whole > "$out"'))
     assert built == {"etcd": tmp_path / "cache" / "etcd"}
@@ -94,16 +104,34 @@ def test_a_build_that_says_it_worked_but_wrote_nothing_has_failed(pins: Pins, tm
 
 def test_an_interrupted_build_leaves_no_file_and_no_compiler(pins: Pins, tmp_path: Path, go: Write) -> None:
     environ = go('echo half > "$out"; sleep 300 & sleep 300')
-    environ[processes.MARK] = str(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         run(pins, tmp_path, environ, Interrupting())
     assert cached(tmp_path) <= {"etcd.log"}
-    for _ in range(1000):
-        left = processes.marked(str(tmp_path))
-        if not left:
-            break
-        os.sched_yield()
-    assert left == ()
+    assert compilers(tmp_path) == ()
+
+
+def test_what_a_killed_builder_left_is_swept_away(pins: Pins, tmp_path: Path, go: Write) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / ".etcd.1.new").write_text("half")
+    orphan = processes.start(["/bin/sleep", "300"], log=tmp_path / "orphan.log", mark=str(cache), environ=os.environ)
+    run(pins, tmp_path, go('echo whole > "$out"'))
+    assert cached(tmp_path) == {"etcd", "etcd.log"}
+    assert not processes.is_alive(orphan)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_builder_cleans_up_too(pins: Pins, tmp_path: Path, go: Write, number: signal.Signals) -> None:
+    class Terminated(SystemClock):
+        def sleep_blocking(self, seconds: float) -> None:
+            os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit):
+        run(pins, tmp_path, go('echo half > "$out"; sleep 300'), Terminated())
+    assert cached(tmp_path) <= {"etcd.log"}
+    assert compilers(tmp_path) == ()
+    assert signal.getsignal(number) is before
 
 
 def test_two_builders_do_not_collide_and_the_second_takes_over(pins: Pins, tmp_path: Path, go: Write) -> None:

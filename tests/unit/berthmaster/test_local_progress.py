@@ -30,7 +30,7 @@ def test_lines_say_what_how_long_to_expect_and_how_long_it_took() -> None:
     with report.step("Building etcd", expected_s=90):
         pass
     report.note("done")
-    assert "".join(out) == "Building etcd (about 1 min 30 s) 7.0 s\ndone\n"
+    assert "".join(out) == "Building etcd (about 1:30 min) 7.0 s\ndone\n"
 
 
 def test_a_failed_step_says_so_and_passes_the_error_on() -> None:
