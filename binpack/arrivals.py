@@ -39,9 +39,10 @@ def arrivals(pods: Sequence[Pod], nodes: Iterable[str], capacity_milli_gpu: int,
     generator.shuffle(order)
     wanted = ratio * capacity_milli_gpu
     demand = sum(map(milli_gpu_of, order))
-    while demand > wanted:
-        demand -= milli_gpu_of(order.pop(generator.randrange(len(order))))
-    if any(map(milli_gpu_of, originals)):
+    if demand > wanted:
+        while demand > wanted:
+            demand -= milli_gpu_of(order.pop(generator.randrange(len(order))))
+    elif demand > 0:
         order += _resampled(originals, wanted - demand, generator)
     names = sorted(nodes)
     generator.shuffle(names)
