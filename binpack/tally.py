@@ -65,7 +65,8 @@ class Tally:
         if ask is None:
             return
         able = left.able(ask)
-        if len(set(berth.devices)) != ask.count or any(name not in able for name in berth.devices):
+        is_as_asked = len(berth.devices) == len(set(berth.devices)) == ask.count
+        if not is_as_asked or any(name not in able for name in berth.devices):
             self.faults.append(f"{pod.name}: {berth.node} cannot give devices {','.join(berth.devices)}")
         for name in berth.devices:
             left.milli_gpu[name] = left.milli_gpu.get(name, 0) - ask.milli_gpu
