@@ -23,8 +23,9 @@ _COLOURS = {Health.RUNNING: "green", Health.NOT_ANSWERING: "yellow", Health.DEAD
 def command(ctx: click.Context, name: str, as_json: bool) -> None:
     """Show a local cluster's processes. Exit status: 0 all run, 1 some do not, 3 there is no such cluster."""
     local = Cluster(name)
-    found = local.status()
-    is_whole = bool(found) and all(status.health is Health.RUNNING for status in found)
+    record, found = local.record(), local.status()
+    is_complete = record is not None and record.is_complete
+    is_whole = is_complete and all(status.health is Health.RUNNING for status in found)
     if as_json:
         click.echo(json.dumps(_as_json(local, found, is_whole=is_whole), indent=2))
     else:
@@ -67,6 +68,7 @@ def _print(local: Cluster, found: Sequence[ComponentStatus], *, is_whole: bool) 
             console.print(f"Cluster {local.name} is running: export KUBECONFIG={local.kubeconfig}")
         else:
             broken = ", ".join(status.name for status in found if status.health is not Health.RUNNING)
-            console.print(f"Broken: {broken}. Mend it with: berthmaster up --name {local.name}")
+            told = f"Broken: {broken}" if broken else "Its start was never completed"
+            console.print(f"{told}. Mend it with: berthmaster up --name {local.name}")
     if others:
         console.print(f"Other clusters: {', '.join(others)}")

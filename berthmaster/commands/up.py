@@ -49,9 +49,9 @@ def command(name: str, nodes: int | None, cluster: str | None, sharing: bool, as
         raise click.UsageError("--nodes and --cluster exclude each other")
     clock = SystemClock()
     report = report_for(Console(stderr=True), clock)
+    local = Cluster(name, clock=clock)
     binaries = ensure(report, clock=clock)
     started_s = clock.monotonic_s()
-    local = Cluster(name, clock=clock)
     outcome = local.up(Options(), binaries, report=report)
     ready_s = clock.monotonic_s() - started_s
     wanted = load_nodes(cluster) if cluster else fake_nodes.uniform(nodes or 0, is_sharing=sharing)

@@ -85,7 +85,12 @@ def start(argv: Sequence[str], *, log: Path, mark: str, environ: Mapping[str, st
     fields = _stat(pid)  # even an ended child stays readable until it is collected
     if fields is None:
         raise LocalClusterError(f"{argv[0]} ended at once: see {log}")
-    return _identity(pid, fields)
+    identity = _identity(pid, fields)
+    # The kernel lets us go on a moment before the new program's environment can be read: whoever looks for the mark
+    # from here on must find it.
+    while identify(pid) == identity and not _environment(pid):
+        os.sched_yield()
+    return identity
 
 
 def marked(mark: str) -> tuple[Identity, ...]:
@@ -93,13 +98,7 @@ def marked(mark: str) -> tuple[Identity, ...]:
     wanted = f"{MARK}={mark}".encode()
     found = []
     for entry in _PROC.iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            environment = (entry / "environ").read_bytes()
-        except OSError:
-            continue  # ended meanwhile, or somebody else's
-        if wanted in environment.split(b"\0"):
+        if entry.name.isdigit() and wanted in _environment(int(entry.name)).split(b"\0"):
             identity = identify(int(entry.name))
             if identity is not None:
                 found.append(identity)
@@ -141,6 +140,14 @@ def _wait(identities: list[Identity], clock: SystemClock, most_s: float) -> list
         if not left or clock.monotonic_s() >= deadline_s:
             return left
         clock.sleep_blocking(_POLL_S)
+
+
+def _environment(pid: int) -> bytes:
+    """Return the environment a process was started with, b"" where it is gone or somebody else's."""
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def _identity(pid: int, fields: list[str]) -> Identity:

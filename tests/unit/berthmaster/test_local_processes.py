@@ -84,6 +84,13 @@ def test_the_mark_finds_children_too_and_nobody_else(mark: str, tmp_path: Path) 
     processes.end([stranger], CLOCK, grace_s=1.0)
 
 
+def test_the_mark_is_found_from_the_first_moment(mark: str) -> None:
+    for _ in range(20):
+        identity = begin(mark)
+        assert identity in processes.marked(mark)
+        processes.end([identity], CLOCK, grace_s=1.0)
+
+
 def test_end_waits_and_kills_who_ignores_the_polite_signal(mark: str) -> None:
     deaf = begin(mark, SHELL, "-c", f"trap '' TERM; echo ready; while true; do {SLEEP} 1; done")
     until(lambda: "ready" in Path(mark, "out.log").read_text())
