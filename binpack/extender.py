@@ -15,7 +15,7 @@ from binpack import fit
 from binpack.controller.wording import amount
 from binpack.state import DeviceState, NodeState
 from fleet import labels
-from fleet.device import AskKind
+from fleet.device import AskKind, DeviceAsk
 from fleet.pod import Berth, Pod
 
 PROMISE_S = 30.0
@@ -62,6 +62,10 @@ class Books(Protocol):
         """Return what would be free on a node if one pod held nothing."""
         ...
 
+    def berth_of(self, uid: str) -> Berth | None:
+        """Return what a pod holds; None = nothing."""
+        ...
+
     def known(self) -> KeysView[str]:
         """Return the names of all nodes."""
         ...
@@ -86,8 +90,8 @@ class Extender:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._promises: dict[str, tuple[Pod, Berth, float]] = {}
-        self._unbound: dict[str, str] = {}
-        self._versions: dict[str, int] = {}
+        self._holders: dict[str, str] = {}
+        self._pods: dict[str, Pod] = {}
         self._contested: dict[str, int] = {}
 
     @property
@@ -102,29 +106,34 @@ class Extender:
 
     def pod_seen(self, pod: Pod) -> None:
         """Take note of a pod after the ledger did."""
-        promise = self._promises.get(pod.uid)
-        if pod.scheduler_name == labels.SCHEDULER_NAME and not pod.node_name:
-            self._versions[pod.uid] = _version(pod)
+        uid = pod.uid
+        promise = self._promises.get(uid)
+        is_unbound = not pod.node_name and pod.is_live
+        if is_unbound and pod.scheduler_name == labels.SCHEDULER_NAME:
+            self._pods[uid] = pod
         else:
-            self._versions.pop(pod.uid, None)
-        if pod.node_name or not pod.is_live:
-            if promise is not None:
-                self._break_promise(pod.uid)
-            self._note_unbound(pod.uid, "")
-            return
-        if promise is not None:
+            self._pods.pop(uid, None)
+        if not is_unbound:
+            self._break_promise(uid)
+            self._note_holder(uid, "")
+        elif promise is not None:
             # What the API says of an unbound pod is its first candidate; what was promised is more precise.
             self._books.assume(pod, promise[1])
-            self._note_unbound(pod.uid, promise[1].node)
+            self._note_holder(uid, promise[1].node)
         else:
-            self._note_unbound(pod.uid, _recorded_node(pod))
+            self._note_holder(uid, _recorded_node(pod))
+        self._keep_ready(pod.node_name or pod.pinned_node)
 
     def pod_gone(self, uid: str) -> None:
         """Take note that a pod's object is gone."""
-        self._versions.pop(uid, None)
-        if uid in self._promises:
-            self._break_promise(uid)
-        self._note_unbound(uid, "")
+        self._pods.pop(uid, None)
+        self._break_promise(uid)
+        self._note_holder(uid, "")
+
+    def recall(self, uid: str, version: str) -> Pod | None:
+        """Return an unbound pod of ours if this is the version that was seen last: nobody need read it again."""
+        pod = self._pods.get(uid)
+        return pod if pod is not None and version and pod.resource_version == version else None
 
     def is_behind(self, pod: Pod) -> bool:
         """Return True if the scheduler has seen more than the ledger has: a refusal may then be premature.
@@ -132,7 +141,8 @@ class Extender:
         The pin was written after whatever made room for it, and both come by the same watch; so once the ledger holds
         the pod as the scheduler sees it, it holds what freed its devices too. A new node comes by another watch.
         """
-        if self._versions.get(pod.uid, -1) < _version(pod):
+        seen = self._pods.get(pod.uid)
+        if seen is None or _version(seen) < _version(pod):
             return True
         return bool(pod.pinned_node) and self._books.state(pod.pinned_node) is None
 
@@ -221,9 +231,13 @@ class Extender:
 
     def _why_not(self, pod: Pod, berth: Berth) -> str:
         """Return why the pod cannot have the berth, "" if it can; what it holds itself does not stand in its way."""
-        state = self._books.state_without(berth.node, pod.uid)
+        state = self._books.state(berth.node)
         if state is None:
             return "the node is not known here"
+        if self._books.berth_of(pod.uid) == berth:
+            if _is_sound(pod, berth, state):
+                return ""
+            state = self._books.state_without(berth.node, pod.uid) or state
         refusal = fit.refusal(pod, berth, state)
         return "; ".join((refusal, *_details(pod, berth, state))) if refusal else ""
 
@@ -232,7 +246,12 @@ class Extender:
         self._promises.pop(pod.uid, None)
         self._promises[pod.uid] = (pod, berth, now_s + PROMISE_S)
         self._books.assume(pod, berth)
-        self._note_unbound(pod.uid, berth.node)
+        self._note_holder(pod.uid, berth.node)
+
+    def _keep_ready(self, node: str) -> None:
+        """Have a node's sums ready before Filter asks for them."""
+        if node in self._contested:
+            self._books.state(node)
 
     def _expire(self, now_s: float) -> None:
         while self._promises:
@@ -240,20 +259,20 @@ class Extender:
             if until_s > now_s:
                 return
             self._break_promise(uid)
-            self._note_unbound(uid, _recorded_node(pod))
+            self._note_holder(uid, _recorded_node(pod))
 
     def _break_promise(self, uid: str) -> None:
-        del self._promises[uid]
-        self._books.forget(uid)
+        if self._promises.pop(uid, None) is not None:
+            self._books.forget(uid)
 
-    def _note_unbound(self, uid: str, node: str) -> None:
-        old = self._unbound.pop(uid, "")
+    def _note_holder(self, uid: str, node: str) -> None:
+        old = self._holders.pop(uid, "")
         if old:
             self._contested[old] -= 1
             if not self._contested[old]:
                 del self._contested[old]
         if node:
-            self._unbound[uid] = node
+            self._holders[uid] = node
             self._contested[node] = self._contested.get(node, 0) + 1
 
 
@@ -277,6 +296,34 @@ def _recorded_node(pod: Pod) -> str:
 def _shortage(pod: Pod, state: NodeState) -> str:
     missing = fit.missing(pod, state)
     return f"lacks {' and '.join(amount(name, value) for name, value in missing)}" if missing else ""
+
+
+def _is_sound(pod: Pod, berth: Berth, state: NodeState) -> bool:
+    """Return True if a berth that `state` counts already is surely the pod's: nothing of it is taken twice.
+
+    The quick half of `fit.refusal`, which wants the sums without the pod: if this one says no, ask that one. A berth
+    of the wrong kind (recorded devices on a classic node, a count on a sharing one) has closed the node's books.
+    """
+    free, node, ask = state.free, state.node, pod.ask
+    if free.milli_cpu < 0 or free.memory_bytes < 0 or free.pod_slots < 0 or any(left < 0 for _, left in free.extended):
+        return False
+    if state.blocked or fit.mismatch(pod, node) is not None:
+        return False
+    if ask is None:
+        return True
+    if ask.kind is AskKind.CLASSIC:
+        held = node.allocatable.of(labels.NVIDIA_GPU) - free.of(labels.NVIDIA_GPU)
+        return not ask.models and held <= sum(device.device.is_healthy for device in state.devices)
+    mine = [device for device in state.devices if device.device.id in berth.devices]
+    return len(mine) == len(berth.devices) == ask.count and all(_is_sound_device(ask, device) for device in mine)
+
+
+def _is_sound_device(ask: DeviceAsk, device: DeviceState) -> bool:
+    if not device.device.is_healthy or fit.model_rank(ask, device.device.model) is None:
+        return False
+    if ask.is_whole:
+        return device.users == 1
+    return device.free_milli >= 0 and (device.free_mib is None or device.free_mib >= 0)
 
 
 def _details(pod: Pod, berth: Berth, state: NodeState) -> Iterator[str]:

@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from binpack.extender import Outcome
+
 # Fine around the 0.1 to 5 ms in which a Filter call should end; the rest is there to show that something is wrong.
 _SECONDS = (
     *(0.00005, 0.0001, 0.00015, 0.0002, 0.0003, 0.0004, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005),
@@ -45,9 +47,10 @@ class ExtenderMetrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self.filtered = Counter(
+        filtered = Counter(
             "berthmaster_extender_filter_total", "Filter calls, by how they ended", ["outcome"], registry=self._registry
         )
+        self.filtered = {outcome: filtered.labels(outcome=outcome.value) for outcome in Outcome}
         self.refused = Counter(
             "berthmaster_extender_unusable_total",
             "Requests that could not be used, by verb and HTTP status",

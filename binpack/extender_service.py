@@ -103,7 +103,8 @@ class ExtenderService:
         if not self._is_synced():
             self._count(Outcome.NOT_SYNCED)
             return Reply(body=wire.error_answer("the extender's ledger is not synced with the cluster yet"))
-        pod = pod_from(args.pod)
+        meta = args.pod.metadata
+        pod = self._extender.recall(meta.uid, meta.resource_version) or pod_from(args.pod)
         verdict = self._extender.filter(pod, args.names, self._clock.monotonic_s())
         if verdict.outcome in _MAY_BE_PREMATURE and self._extender.is_behind(pod):
             if not await self._catch_up(pod):
@@ -175,7 +176,7 @@ class ExtenderService:
         return timed
 
     def _count(self, outcome: Outcome) -> None:
-        self.metrics.filtered.labels(outcome=outcome.value).inc()
+        self.metrics.filtered[outcome].inc()
 
     def _unusable(self, why: str) -> Reply:
         self._count(Outcome.UNUSABLE)

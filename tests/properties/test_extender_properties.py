@@ -1,20 +1,24 @@
 """However calls, bindings, deletions and time are mixed, Filter never lets two pods have one device.
 
 Invariants: (1) what is bound where Filter said and what is still promised together never take more of a device than
-it has; (2) a candidate that the extender passed stays that pod's own while its promise lasts; (3) once all pods are gone
-nothing is left in any memory.
+it has; (2) a candidate that the extender passed stays that pod's own while its promise lasts; (3) once all pods are
+gone nothing is left in any memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from binpack import fit
 from binpack.extender import PROMISE_S, Extender, Outcome
 from binpack.ledger import Ledger
+from fleet import labels
+from fleet.node import Node
 from fleet.pod import Berth, Phase, Pod
 from tests.support.builders import a_node, a_pod
 
@@ -129,3 +133,71 @@ class Scheduling(RuleBasedStateMachine):
 
 TestScheduling = Scheduling.TestCase
 TestScheduling.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+SHARED_ASKS = [
+    *({}, {"whole": 1}, {"whole": 2}, {"milli": 300}, {"milli": 800}, {"mib": 60}, {"milli": 500, "mib": 50}),
+    *({"whole": 1, "models": ("H100",)}, {"milli": 100, "models": ("A100",)}),
+]
+COUNTED_ASKS = [{}, {"classic": 1}, {"classic": 2}, {"classic": 1, "models": ("A100",)}]
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[Node, list[Pod]]:
+    """A node and pods pinned to it that fit, or miss by one thing or two."""
+    is_sharing = draw(st.booleans())
+    flaws = draw(
+        st.sets(st.sampled_from(["dead", "cordon", "kind", "record", "problem", "cpu", "nic", "few"]), max_size=2)
+    )
+    counted = {} if is_sharing or "few" not in flaws else {labels.NVIDIA_GPU: draw(st.sampled_from([1, 3]))}
+    node = a_node(
+        "n1",
+        gpus=["0", "1"],
+        dead=["0"] if "dead" in flaws else [],
+        model=draw(st.sampled_from(["H100", "A100"])),
+        memory_mib=draw(st.sampled_from([None, 100])),
+        is_sharing=is_sharing,
+        is_cordoned="cordon" in flaws,
+        milli_cpu=4000,
+        extended={"example.com/nic": 1} | counted,
+    )
+    return node, [_pinned(draw, f"p{i}", is_sharing, flaws) for i in range(draw(st.integers(1, 3)))]
+
+
+def _pinned(draw: st.DrawFn, name: str, is_sharing: bool, flaws: set[str]) -> Pod:
+    asks = SHARED_ASKS if is_sharing is not ("kind" in flaws and draw(st.booleans())) else COUNTED_ASKS
+    asked: dict[str, Any] = draw(st.sampled_from(asks))
+    count = asked.get("whole", 0) or int("milli" in asked or "mib" in asked)
+    devices = tuple(draw(st.permutations(["0", "1"]))[:count]) or None
+    if "record" in flaws and draw(st.booleans()):
+        devices = draw(st.sampled_from([None, ("0",), ("2",), ("0", "1"), ("1", "2")]))
+    return a_pod(
+        name,
+        pin="n1",
+        node=draw(st.sampled_from(["", "", "n1"])),
+        devices=devices,
+        milli_cpu=3000 if "cpu" in flaws else 0,
+        extended={"example.com/nic": 1} if "nic" in flaws else None,
+        record_problem="unreadable" if "problem" in flaws and draw(st.booleans()) else "",
+        **asked,
+    )
+
+
+@settings(max_examples=1000, deadline=None)
+@given(world=worlds())
+def test_the_quick_check_agrees_with_the_definition_of_feasible(world: tuple[Node, list[Pod]]) -> None:
+    node, pods = world
+    ledger = Ledger()
+    extender = Extender(ledger)
+    ledger.set_node(node)
+    for pod in pods:
+        ledger.set_pod(pod)
+        extender.pod_seen(pod)
+    for pod in pods:
+        verdict = extender.filter(pod, ["n1"], 0.0)
+        if pod.node_name or verdict.outcome is Outcome.UNPLANNED:
+            continue
+        without = ledger.state_without("n1", pod.uid)
+        assert without is not None
+        refusal = fit.refusal(pod, Berth(node="n1", devices=pod.devices or ()), without)
+        assert (verdict.outcome is Outcome.VERIFIED) is (refusal == ""), (verdict, refusal)
