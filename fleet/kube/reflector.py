@@ -115,6 +115,7 @@ class Reflector(Generic[T]):
         self._failures = 0
         self._stream: Stream | None = None
         self._refreshes: list[asyncio.Future[None]] = []
+        self._is_wanted = asyncio.Event()
 
     async def run(self) -> None:
         """List and watch until cancelled. Faults of the server or of single objects never end it."""
@@ -132,18 +133,31 @@ class Reflector(Generic[T]):
                 wait_s = self._absent(error)
             except (ApiError, DecodeError) as error:
                 self.stats.failures += 1
-                wait_s = self._backoff_s()
+                asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
+                wait_s = max(asked_s, self._backoff_s())
                 _log.warning("watch of %s: %s; next try in %.1f s", self._path, error, wait_s)
-            await self._clock.sleep(wait_s)
+            await self._pause(wait_s)
 
     async def refresh(self) -> None:
         """List again from quorum, and return once the sink has it all. A new leader needs that before it writes."""
         done = asyncio.get_running_loop().create_future()
         self._refreshes.append(done)
         self._is_first = False
+        self._is_wanted.set()
         if self._stream is not None:
             self._stream.close()
         await done
+
+    async def _pause(self, wait_s: float) -> None:
+        """Wait, but not while somebody waits for a refresh."""
+        self._is_wanted.clear()
+        pause = asyncio.ensure_future(self._clock.sleep(wait_s))
+        wanted = asyncio.ensure_future(self._is_wanted.wait())
+        try:
+            await asyncio.wait((pause, wanted), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pause.cancel()
+            wanted.cancel()
 
     def _backoff_s(self) -> float:
         least_s, most_s = BACKOFF_S
@@ -159,7 +173,9 @@ class Reflector(Generic[T]):
             return self._backoff_s()
         if not self.is_synced:
             _log.info("the server does not serve %s: taken as empty", self._path)
-        self._has_synced()
+        self.seen_at_s = self._clock.monotonic_s()
+        refreshes, self._refreshes = self._refreshes, []
+        self._has_synced(refreshes)
         return _ABSENT_API_RETRY_S
 
     async def _list(self) -> None:
@@ -192,10 +208,7 @@ class Reflector(Generic[T]):
         self._version = parser.meta.resource_version
         self._is_first = False
         self._failures = 0
-        self._has_synced()
-        for done in refreshes:
-            if not done.done():
-                done.set_result(None)
+        self._has_synced(refreshes)
 
     def _list_params(self, token: str) -> dict[str, str]:
         if self._is_first:
@@ -204,9 +217,12 @@ class Reflector(Generic[T]):
         page = {"limit": str(PAGE_SIZE), "continue": token} if token else {"limit": str(PAGE_SIZE)}
         return {**self._params, **page}
 
-    def _has_synced(self) -> None:
+    def _has_synced(self, refreshes: list[asyncio.Future[None]]) -> None:
         self.is_synced = True
         self._sink.synced()
+        for done in refreshes:
+            if not done.done():
+                done.set_result(None)
 
     async def _watch(self) -> None:
         self.stats.watches += 1
@@ -262,9 +278,7 @@ class Reflector(Generic[T]):
                 self._advance(event.object)
             case Deleted():
                 self.stats.events += 1
-                metadata = event.object.metadata
-                self._known.pop((metadata.namespace, metadata.name), None)
-                self._sink.delete(event.object)
+                self._delete(event.object)
                 self._advance(event.object)
             case Bookmark():
                 self.stats.bookmarks += 1
@@ -292,6 +306,14 @@ class Reflector(Generic[T]):
             self._forget(key)  # the same name, made anew: the old one's end was missed
         self._known[key] = (metadata.uid, obj if self._keeps_last else None)
         self._sink.upsert(obj)
+
+    def _delete(self, obj: T) -> None:
+        """Tell a deletion of what was told: not of what could never be read, nor of what is here anew."""
+        key = (obj.metadata.namespace, obj.metadata.name)
+        known = self._known.get(key)
+        if known is not None and known[0] == obj.metadata.uid:
+            del self._known[key]
+            self._sink.delete(obj)
 
     def _forget(self, key: tuple[str, str]) -> None:
         uid, last = self._known.pop(key)

@@ -273,6 +273,50 @@ async def test_a_collection_that_the_server_lacks_is_empty_until_it_comes():
         await it.known.until(has("a"))
 
 
+async def test_a_refresh_of_a_collection_that_the_server_lacks_returns():
+    async with world() as it:
+        it.api.absent(paths.PODS)
+        await it.known.until(lambda known: known.syncs == 1)
+        await it.reflector.refresh()
+        assert it.known.syncs == 2
+        it.api.present(paths.PODS)
+        await it.reflector.refresh()
+        assert it.known.names == ["a"]
+        assert it.clock.monotonic_s() == 1000.0  # nobody had to wait for the next try
+
+
+async def test_a_refresh_does_not_wait_for_a_pause_to_end():
+    async with world() as it:
+        it.api.fail(500, times=3)
+        for _ in range(2):
+            await it.clock.until_sleeping()
+            await it.clock.advance(it.clock.pauses_s[0])
+        await it.clock.until_sleeping()
+        await it.reflector.refresh()
+        assert it.known.names == ["a"]
+
+
+async def test_the_server_says_when_to_come_again():
+    async with world() as it:
+        it.api.fail(429, headers={"Retry-After": "17"})
+        await it.clock.until_sleeping()
+        assert it.clock.pauses_s == [17.0]
+
+
+async def test_only_what_was_told_is_told_as_gone():
+    async with world() as it:
+        await watching(it)
+        it.api.put(paths.PODS, {"metadata": {"name": "odd", "namespace": "ns"}, "spec": {"priority": "high"}})
+        it.api.remove(paths.PODS, "odd", "ns")
+        old = {"type": "DELETED", "object": a_pod("a", uid="an-earlier-one")}
+        it.api.say(paths.PODS, json.dumps(old).encode())
+        it.api.put(paths.PODS, a_pod("b"))
+        await it.known.until(has("a", "b"))
+        it.api.remove(paths.PODS, "a", "ns")
+        await it.known.until(has("b"))
+        assert [entry for entry in it.known.log if entry[0] == "delete"] == [("delete", "a", "n1")]
+
+
 async def test_a_collection_out_of_reach_keeps_what_was_known():
     async with world() as it:
         await watching(it)
