@@ -6,16 +6,14 @@ the planner wrote with a ledger of its own and can only agree or refuse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from binpack import fit
-from binpack.controller.wording import amount
-from binpack.state import DeviceState, NodeState
+from binpack.verification import Holdings, objection, shortage
 from fleet import labels
-from fleet.device import AskKind, DeviceAsk
+from fleet.device import AskKind
 from fleet.pod import Berth, Pod
 
 PROMISE_S = 30.0
@@ -51,20 +49,8 @@ class Verdict:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-class Books(Protocol):
+class Books(Holdings, Protocol):
     """What the extender asks of a ledger."""
-
-    def state(self, name: str) -> NodeState | None:
-        """Return what is free on a node; None if there is no such node."""
-        ...
-
-    def state_without(self, name: str, uid: str) -> NodeState | None:
-        """Return what would be free on a node if one pod held nothing."""
-        ...
-
-    def berth_of(self, uid: str) -> Berth | None:
-        """Return what a pod holds; None = nothing."""
-        ...
 
     def known(self) -> KeysView[str]:
         """Return the names of all nodes."""
@@ -184,7 +170,7 @@ class Extender:
         failed = {name: f"the pod is pinned to {node}" for name in names if name != node}
         if node not in names:
             return Verdict(outcome=Outcome.VETOED, failed=failed)
-        why_not = self._why_not(pod, Berth(node=node, devices=pod.devices or ()))
+        why_not = objection(self._books, pod, Berth(node=node, devices=pod.devices or ()))
         if why_not:
             return Verdict(outcome=Outcome.VETOED, failed={**failed, node: why_not})
         return Verdict(outcome=Outcome.VERIFIED, passed=(node,), failed=failed)
@@ -198,7 +184,7 @@ class Extender:
         for berth in pod.candidates:
             if berth.node not in given:
                 continue
-            why_not = self._why_not(pod, berth)
+            why_not = objection(self._books, pod, berth)
             if not why_not:
                 self._promise(pod, berth, now_s)
                 return Verdict(outcome=Outcome.STEERED, passed=(berth.node,), failed=failed)
@@ -213,7 +199,7 @@ class Extender:
         for name in self._doubtful(pod, given):
             state = self._books.state_without(name, pod.uid)
             if state is not None:
-                why_not = _shortage(pod, state)
+                why_not = shortage(pod, state)
                 if why_not:
                     failed[name] = why_not
         passed = [name for name in names if name not in failed] if failed else names
@@ -228,18 +214,6 @@ class Extender:
                 if state is not None and (state.node.is_sharing or state.blocked):
                     doubtful.add(name)
         return doubtful
-
-    def _why_not(self, pod: Pod, berth: Berth) -> str:
-        """Return why the pod cannot have the berth, "" if it can; what it holds itself does not stand in its way."""
-        state = self._books.state(berth.node)
-        if state is None:
-            return "the node is not known here"
-        if self._books.berth_of(pod.uid) == berth:
-            if _is_sound(pod, berth, state):
-                return ""
-            state = self._books.state_without(berth.node, pod.uid) or state
-        refusal = fit.refusal(pod, berth, state)
-        return "; ".join((refusal, *_details(pod, berth, state))) if refusal else ""
 
     def _promise(self, pod: Pod, berth: Berth, now_s: float) -> None:
         # Re-inserted at the end: promises are kept in the order in which they expire.
@@ -291,60 +265,3 @@ def _recorded_node(pod: Pod) -> str:
     if pod.scheduler_name != labels.SCHEDULER_NAME or pod.gates:
         return ""
     return pod.candidates[0].node if pod.candidates else pod.pinned_node
-
-
-def _shortage(pod: Pod, state: NodeState) -> str:
-    missing = fit.missing(pod, state)
-    return f"lacks {' and '.join(amount(name, value) for name, value in missing)}" if missing else ""
-
-
-def _is_sound(pod: Pod, berth: Berth, state: NodeState) -> bool:
-    """Return True if a berth that `state` counts already is surely the pod's: nothing of it is taken twice.
-
-    The quick half of `fit.refusal`, which wants the sums without the pod: if this one says no, ask that one. A berth
-    of the wrong kind (recorded devices on a classic node, a count on a sharing one) has closed the node's books.
-    """
-    free, node, ask = state.free, state.node, pod.ask
-    if free.milli_cpu < 0 or free.memory_bytes < 0 or free.pod_slots < 0 or any(left < 0 for _, left in free.extended):
-        return False
-    if state.blocked or fit.mismatch(pod, node) is not None:
-        return False
-    if ask is None:
-        return True
-    if ask.kind is AskKind.CLASSIC:
-        held = node.allocatable.of(labels.NVIDIA_GPU) - free.of(labels.NVIDIA_GPU)
-        return not ask.models and held <= sum(device.device.is_healthy for device in state.devices)
-    mine = [device for device in state.devices if device.device.id in berth.devices]
-    return len(mine) == len(berth.devices) == ask.count and all(_is_sound_device(ask, device) for device in mine)
-
-
-def _is_sound_device(ask: DeviceAsk, device: DeviceState) -> bool:
-    if not device.device.is_healthy or fit.model_rank(ask, device.device.model) is None:
-        return False
-    if ask.is_whole:
-        return device.users == 1
-    return device.free_milli >= 0 and (device.free_mib is None or device.free_mib >= 0)
-
-
-def _details(pod: Pod, berth: Berth, state: NodeState) -> Iterator[str]:
-    """Yield what is the matter with the node's books and with each device of the record."""
-    yield from state.blocked
-    devices = {device.device.id: device for device in state.devices}
-    for name in berth.devices:
-        device = devices.get(name)
-        fault = "does not exist" if device is None else _device_fault(pod, device)
-        if fault:
-            yield f"device {name} {fault}"
-
-
-def _device_fault(pod: Pod, device: DeviceState) -> str:
-    if not device.device.is_healthy:
-        return "is not healthy"
-    ask = pod.ask
-    if ask is not None and ask.is_whole and device.users:
-        return f"is held by {device.users} other pods" if device.users > 1 else "is held by another pod"
-    if ask is not None and ask.milli_gpu > device.free_milli:
-        return f"has {device.free_milli} milli-GPU free, {ask.milli_gpu} are asked"
-    if ask is not None and device.free_mib is not None and ask.memory_mib > device.free_mib:
-        return f"has {device.free_mib} MiB free, {ask.memory_mib} are asked"
-    return ""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from fleet.errors import ConfigError
+
 # 5,000 nodes as whole objects of 10 KB fit; node names alone need a hundredth of it.
 LARGEST_BODY_BYTES = 64 * 2**20
 JSON = "application/json"
@@ -71,11 +73,11 @@ def parse_listen(text: str) -> Listen:
     """Return the address in HOST:PORT, [IPv6]:PORT or :PORT (every interface).
 
     Raises:
-        ValueError: The text is none of these.
+        ConfigError: The text is none of these.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT")
+        raise ConfigError([f"{text!r} is not HOST:PORT"])
     return Listen(host=host.strip("[]"), port=int(port))
 
 

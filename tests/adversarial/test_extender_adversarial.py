@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from binpack.extender import Extender
-from binpack.extender_service import ExtenderService
+from binpack.extender_handlers import ExtenderHandlers
 from binpack.ledger import Ledger
 from binpack.server import Reply
 from fleet import labels
@@ -23,7 +23,7 @@ class Harness:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.extender = Extender(self.ledger)
-        self.service = ExtenderService(
+        self.handlers = ExtenderHandlers(
             self.extender,
             self.ledger,
             SystemClock(),
@@ -38,9 +38,9 @@ class Harness:
     async def post(self, verb: str, body: bytes) -> Reply:
         before = self.ledger.picture()
         promises = self.extender.promises
-        reply = await self.service.posts[f"/{verb}"](body)
-        assert self.service.healthz().status == 200
-        assert self.service.scrape().status == 200
+        reply = await self.handlers.posts[f"/{verb}"](body)
+        assert self.handlers.healthz().status == 200
+        assert self.handlers.scrape().status == 200
         if self.extender.promises == promises:
             assert self.ledger.picture() == before
         check(verb, reply)

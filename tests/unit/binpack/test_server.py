@@ -6,6 +6,7 @@ import aiohttp
 import pytest
 
 from binpack.server import Listen, Reply, Server, application, parse_listen
+from fleet.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ def test_addresses_are_read(text, host, port):
 
 @pytest.mark.parametrize("text", ["", "8610", "host:", "host:65536", "host:-1", "host:²", "host:http"])
 def test_what_is_no_address_is_named(text):
-    with pytest.raises(ValueError, match="not HOST:PORT"):
+    with pytest.raises(ConfigError, match="not HOST:PORT"):
         parse_listen(text)
 
 

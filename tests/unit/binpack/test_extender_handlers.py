@@ -9,7 +9,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from binpack.extender import Extender
-from binpack.extender_service import ExtenderService
+from binpack.extender_handlers import ExtenderHandlers
 from binpack.ledger import Ledger
 from binpack.server import application
 from fleet import labels
@@ -48,7 +48,7 @@ class World:
         self.extender = Extender(self.ledger)
         self.clock = TestClock()
         self.is_synced = True
-        self.service = ExtenderService(
+        self.handlers = ExtenderHandlers(
             self.extender,
             self.ledger,
             self.clock,
@@ -63,7 +63,7 @@ class World:
         pod = pod_from(pod_object(obj))
         self.ledger.set_pod(pod)
         self.extender.pod_seen(pod)
-        self.service.changed()
+        self.handlers.changed()
 
     async def post(self, verb, body):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -79,7 +79,7 @@ class World:
 @pytest.fixture
 async def world(request):
     world = World(getattr(request, "param", 60.0))
-    app = application(posts=world.service.posts, gets=world.service.gets, largest_body_bytes=100_000)
+    app = application(posts=world.handlers.posts, gets=world.handlers.gets, largest_body_bytes=100_000)
     async with TestClient(TestServer(app)) as client:
         world.client = client
         yield world
@@ -176,11 +176,11 @@ async def test_a_refusal_waits_until_the_watch_has_caught_up(world):
     world.see(old)
     new = pinned("new", resourceVersion="50")
     asking = asyncio.create_task(world.post("filter", {"Pod": new, "NodeNames": ["n1"]}))
-    while not world.service.waiting:
+    while not world.handlers.waiting:
         await world.get("/healthz")
     world.ledger.remove_pod("uid-old")
     world.extender.pod_gone("uid-old")
-    world.service.changed()
+    world.handlers.changed()
     world.see(new)
     status, answer = await asking
     assert (status, answer["NodeNames"]) == (200, ["n1"])
