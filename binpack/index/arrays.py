@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,14 @@ NO_MODEL: Final = -1
 
 # Amounts beyond this are read as this: far above any machine, and sums of a few stay inside int64.
 HUGE: Final = 2**60
+
+# fmt: off
+NODE_COLUMNS: Final = (
+    "milli_cpu", "memory_bytes", "pod_slots", "kind", "has_devices", "version", "node_class", "live", "node_model",
+)
+# fmt: on
+DEVICE_COLUMNS: Final = ("free_milli", "free_mib", "total_mib", "users", "healthy", "residual", "untouched", "model")
+_EXTENDED: Final = "extended/"
 
 _RANKS_KEPT: Final = 1024
 
@@ -84,14 +92,16 @@ class Arrays:
             return new
 
         columns = self._by_slot
-        for name in ("milli_cpu", "memory_bytes", "pod_slots", "kind", "has_devices", "version", "node_class", "live"):
-            columns[name] = grown(columns.get(name), (capacity,))
-        columns["node_model"] = grown(columns.get("node_model"), (capacity,), NO_MODEL)
-        for name in ("free_milli", "free_mib", "total_mib", "users", "healthy", "residual", "untouched"):
-            columns[name] = grown(columns.get(name), (capacity, width))
-        columns["model"] = grown(columns.get("model"), (capacity, width), NO_MODEL)
+        for name in NODE_COLUMNS:
+            columns[name] = grown(columns.get(name), (capacity,), NO_MODEL if name == "node_model" else 0)
+        for name in DEVICE_COLUMNS:
+            columns[name] = grown(columns.get(name), (capacity, width), NO_MODEL if name == "model" else 0)
         self._extended = {name: grown(column, (capacity,)) for name, column in self._extended.items()}
+        self._bind(capacity, width)
+
+    def _bind(self, capacity: int, width: int) -> None:
         self.capacity, self.width = capacity, width
+        columns = self._by_slot
         self.milli_cpu, self.memory_bytes, self.pod_slots = (
             columns["milli_cpu"],
             columns["memory_bytes"],
@@ -106,6 +116,31 @@ class Arrays:
         )
         self.users, self.healthy, self.model = columns["users"], columns["healthy"], columns["model"]
         self.residual, self.untouched = columns["residual"], columns["untouched"]
+
+    @classmethod
+    def of_columns(cls, columns: Mapping[str, Ints], models: Sequence[str]) -> Arrays:
+        """Return arrays of nameless nodes that are scored and booked by slot alone, one per row of the columns.
+
+        Args:
+            columns: As `columns` returns them; kept, not copied.
+            models: Names of the models by number.
+        """
+        arrays = cls()
+        arrays._by_slot = {name: column for name, column in columns.items() if not name.startswith(_EXTENDED)}
+        arrays._extended = {
+            name.removeprefix(_EXTENDED): column for name, column in columns.items() if name.startswith(_EXTENDED)
+        }
+        arrays.models = list(models)
+        arrays._model_of = {model: number for number, model in enumerate(models)}
+        arrays.count = len(columns["live"])
+        arrays._bind(arrays.count, columns["free_milli"].shape[1])
+        return arrays
+
+    def columns(self, slots: Ints) -> dict[str, Ints]:
+        """Return a copy of everything that scoring and booking these slots needs, (n,) or (n, D) by name."""
+        found = {name: column[slots] for name, column in self._by_slot.items()}
+        found.update({_EXTENDED + name: column[slots] for name, column in self._extended.items()})
+        return found
 
     def set_node(self, state: NodeState) -> None:
         """Add a node or replace everything known about it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from binpack.index.arrays import Arrays, Bools, Floats, Ints
 from binpack.index.contention import contention
 from binpack.index.device_value import frozen_value_table
 from binpack.index.eligibility import Eligibility
+from binpack.index.excerpt import Excerpt, nearest
 from binpack.index.miss import Misses
 from binpack.index.mix import Lessons, Mix, default_mix, shape_of
 from binpack.index.potential import Potential, Weights, grained
@@ -24,6 +25,7 @@ from fleet.plan import Placement, Unplaced
 from fleet.pod import Berth, Pod
 
 _LEAST_PRICED_MILLI = 300
+_LAST_RESORT_MILLI = 10_000.0  # a CPU-only pod on a node with devices, in a batch where other nodes may fill up
 
 
 class Index:
@@ -123,6 +125,50 @@ class Index:
         """Make all tables anew for this demand mix."""
         self._mix = mix
         self._rebuild()
+
+    def excerpt(self, groups: Sequence[tuple[Pod, int]], most: int, also: Iterable[str]) -> Excerpt | None:
+        """Return what a batch solver must know; None if no node can hold any of the pods.
+
+        Args:
+            groups: One pod of each kind, and how many there are of it.
+            most: Nodes of different cost to look at per kind.
+            also: Nodes to include whatever they cost.
+        """
+        arrays = self._arrays
+        found = {arrays.slots[name] for name in also}
+        for pod, many in groups:
+            found.update(nearest(self._costs(pod)[0], arrays.order, most, many).tolist())
+        if not found:
+            return None
+        slots = np.array(sorted(found, key=arrays.order.__getitem__), np.int64)
+        pods = [pod for pod, _ in groups]
+        surcharge = np.stack([self._surcharge(pod)[slots] for pod in pods])
+        return Excerpt(
+            names=tuple(arrays.name(slot) for slot in slots.tolist()),
+            device_ids=tuple(arrays.ids[slot] for slot in slots.tolist()),
+            columns={name: column.tobytes() for name, column in arrays.columns(slots).items()},
+            models=tuple(arrays.models),
+            mix=self._mix,
+            weights=self._weights,
+            values=self._scorer.potential.of_residual[:, 1].tobytes(),
+            surcharge=surcharge.tobytes(),
+            reserves=self._reservations.reserves(pods, slots),
+            reserve_price=self._weights.reserved_milli,
+        )
+
+    def _surcharge(self, pod: Pod) -> Floats:
+        """Return what the pod costs beside potential and reservations, (count,), inf where it is not allowed."""
+        arrays = self._arrays
+        allowed = room.nodes_with_room(arrays, self._eligibility, pod)
+        cost = np.where(allowed, 0.0, np.inf)
+        if pod.ask is None:
+            has_devices = arrays.has_devices[: arrays.count] > 0
+            if (allowed & ~has_devices).any():
+                cost[has_devices] += _LAST_RESORT_MILLI
+        elif self._price is not None:
+            priced = max(pod.ask.total_milli_gpu, _LEAST_PRICED_MILLI)
+            cost += priced * self._price[arrays.node_model[: arrays.count]]
+        return cost
 
     def _costs(self, pod: Pod) -> tuple[Floats, Ints]:
         """Return the cost on every slot, (count,), inf where the pod does not fit, and the best device's position."""

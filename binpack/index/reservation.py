@@ -8,7 +8,9 @@ while N_S <= factor * d_S * (free devices of the cluster) / (devices of such a n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -25,6 +27,23 @@ class _Set:
     classes: Bools
     demand_ratio: float
     milli_cpu: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Whole nodes kept for some pods, as a batch sees them.
+
+    Attributes:
+        nodes: Places of the reserved nodes in the list of slots asked about, ascending.
+        spare: How many of all reserved nodes others may break into before each further one costs.
+        milli_cpu: A CPU-only pod that leaves this much free does not break into the node.
+        owners: Places of the pods that may use the nodes freely, in the list of pods asked about.
+    """
+
+    nodes: tuple[int, ...]
+    spare: int
+    milli_cpu: int
+    owners: tuple[int, ...]
 
 
 class Reservations:
@@ -73,6 +92,31 @@ class Reservations:
                 member = member & (arrays.milli_cpu[:count] - pod.requests.milli_cpu < one.milli_cpu)
             found = member.copy() if found is None else found | member
         return found
+
+    def reserves(self, pods: Sequence[Pod], slots: Ints) -> tuple[Reserve, ...]:
+        """Return what `charged` would say of a batch: one reserve per set that has any of these slots."""
+        arrays = self._arrays
+        count = arrays.count
+        free_nodes = int(self._free_milli[:count].sum()) / (WHOLE_MILLI * max(1, self.devices))
+        owns = [self._own_classes(pod) for pod in pods]
+        found: list[Reserve] = []
+        for row, one in enumerate(self._sets):
+            member = self._member[row, :count]
+            if member[slots].any():
+                spare = int(np.count_nonzero(member)) - self._factor * one.demand_ratio * free_nodes
+                found.append(
+                    Reserve(
+                        nodes=tuple(np.flatnonzero(member[slots]).tolist()),
+                        spare=max(0, ceil(spare)),
+                        milli_cpu=one.milli_cpu,
+                        owners=tuple(
+                            number
+                            for number, own in enumerate(owns)
+                            if own is not None and not (own & ~one.classes).any()
+                        ),
+                    )
+                )
+        return tuple(found)
 
     def _own_classes(self, pod: Pod) -> Bools | None:
         """Return the node classes that could hold a pod of the reserved kind; None for any other pod."""

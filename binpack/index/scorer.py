@@ -43,6 +43,10 @@ class Scorer:
         """Return the sum of Phi over all nodes."""
         return float(self._phi[: self._arrays.count].sum())
 
+    def phi(self, slots: Ints) -> Floats:
+        """Return Phi of these nodes, (n,)."""
+        return self._phi[slots]
+
     def score(self, pod_class: PodClass, slots: Ints) -> tuple[Floats, Ints]:
         """Return the cost, (n,), inf where the pod does not fit, and the position of the best device, (n,).
 
@@ -64,7 +68,7 @@ class Scorer:
         summary = self._summary[slots] - np.where(
             chosen[:, :, None], table[arrays.residual[slots]] - table[after], 0.0
         ).sum(axis=1)
-        cost = self._cost(slots, cpu, summary) + self._lesser(ask, slots, chosen)
+        cost = self._cost(slots, cpu, summary) + self.lesser(ask, slots, chosen)
         return np.where(fits, cost, np.inf), nowhere
 
     def choose(self, ask: DeviceAsk, slots: Ints) -> tuple[Bools, Ints]:
@@ -119,7 +123,7 @@ class Scorer:
         after = self.potential.phi(self._arrays.node_model[slots], cpu, summary)
         return after - self._phi[slots] + _TIE * summary[:, 0]
 
-    def _lesser(self, ask: DeviceAsk, slots: Ints, chosen: Bools) -> Floats:
+    def lesser(self, ask: DeviceAsk, slots: Ints, chosen: Bools) -> Floats:
         """Return what less preferred models cost, (n,); 0 where the order means nothing."""
         if not ask.is_ordered:
             return np.zeros(len(slots))
