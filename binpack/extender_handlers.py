@@ -10,7 +10,7 @@ from binpack import extender_wire as wire
 from binpack.extender import Extender, Outcome, Verdict
 from binpack.extender_metrics import ExtenderMetrics, Sizes
 from binpack.ledger import Ledger
-from binpack.server import TEXT, Get, Post, Reply
+from binpack.server import TEXT, Post, Reply
 from fleet import labels
 from fleet.clock import Clock
 from fleet.errors import DecodeError
@@ -22,13 +22,12 @@ from fleet.pod import Pod
 CATCH_UP_S = 0.25
 
 _log = logging.getLogger(__name__)
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MAY_BE_PREMATURE = (Outcome.VETOED, Outcome.NO_CANDIDATE, Outcome.BEHIND)
 _REFUSALS = (Outcome.VETOED, Outcome.NO_CANDIDATE, Outcome.UNPLANNED)
 
 
 class ExtenderHandlers:
-    """Answers kube-scheduler, probes and Prometheus.
+    """Answers kube-scheduler, and counts.
 
     Args:
         extender: What decides.
@@ -68,11 +67,6 @@ class ExtenderHandlers:
         }
 
     @property
-    def gets(self) -> dict[str, Get]:
-        """Return probes and metrics by path."""
-        return {"/healthz": self.healthz, "/readyz": self.readyz, "/metrics": self.scrape}
-
-    @property
     def waiting(self) -> int:
         """Return how many calls wait for the watch now."""
         return len(self._waiters)
@@ -94,9 +88,10 @@ class ExtenderHandlers:
         if _is_foreign(args.pod):
             self._count(Outcome.FOREIGN)
             return Reply(body=args.answer(args.names, {}))
-        if not self._is_synced():
+        why_not = self.not_ready()
+        if why_not:
             self._count(Outcome.NOT_SYNCED)
-            return Reply(body=wire.error_answer("the extender's ledger is not synced with the cluster yet"))
+            return Reply(body=wire.error_answer(why_not))
         meta = args.pod.metadata
         pod = self._extender.recall(meta.uid, meta.resource_version) or pod_from(args.pod)
         verdict = self._extender.filter(pod, args.names, self._clock.monotonic_s())
@@ -126,19 +121,9 @@ class ExtenderHandlers:
             return self._not_a_request("preempt", error)
         return Reply(body=args.same() if _is_foreign(args.pod) else wire.no_preemption_answer())
 
-    def healthz(self) -> Reply:
-        """Answer that the process turns."""
-        return Reply(body=b"ok\n", content_type=TEXT)
-
-    def readyz(self) -> Reply:
-        """Answer whether the ledger holds the whole cluster."""
-        if self._is_synced():
-            return Reply(body=b"ok\n", content_type=TEXT)
-        return Reply(body=b"the ledger is not synced with the cluster yet\n", status=503, content_type=TEXT)
-
-    def scrape(self) -> Reply:
-        """Answer all metrics."""
-        return Reply(body=self.metrics.text(), content_type=_METRICS_TYPE)
+    def not_ready(self) -> str:
+        """Return why the scheduler should not be sent here yet; "" = it may."""
+        return "" if self._is_synced() else "the ledger is not synced with the cluster yet"
 
     async def _catch_up(self, pod: Pod) -> bool:
         """Wait for the watch; return whether the ledger now holds the pod as the scheduler sees it."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -39,35 +39,37 @@ class ExtenderMetrics:
     """Everything the extender counts; one instance per process."""
 
     def __init__(self, sizes: Callable[[], Sizes]) -> None:
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self.seconds = Histogram(
             "berthmaster_extender_seconds",
             "Time inside the handler, decoding and encoding included, by verb",
             ["verb"],
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
         filtered = Counter(
-            "berthmaster_extender_filter_total", "Filter calls, by how they ended", ["outcome"], registry=self._registry
+            "berthmaster_extender_filter_total", "Filter calls, by how they ended", ["outcome"], registry=self.registry
         )
         self.filtered = {outcome: filtered.labels(outcome=outcome.value) for outcome in Outcome}
         self.refused = Counter(
             "berthmaster_extender_unusable_total",
             "Requests that could not be used, by verb and HTTP status",
             ["verb", "status"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self.waits = Counter(
             "berthmaster_extender_watch_waits_total",
             "Refusals held back until the watch had caught up with the scheduler's, by whether it did",
             ["caught_up"],
-            registry=self._registry,
+            registry=self.registry,
         )
-        self._registry.register(_Gauges(sizes))
-
-    def text(self) -> bytes:
-        """Return everything in the Prometheus text format."""
-        return generate_latest(self._registry)
+        self.malformed = Counter(
+            "berthmaster_extender_malformed_total",
+            "Objects of the cluster that could not be read and were skipped",
+            ["kind"],
+            registry=self.registry,
+        )
+        self.registry.register(_Gauges(sizes))
 
 
 class _Gauges(Collector):

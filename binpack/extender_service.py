@@ -12,10 +12,11 @@ from binpack.extender import Extender
 from binpack.extender_handlers import ExtenderHandlers
 from binpack.feed import Feed
 from binpack.ledger import Ledger
-from binpack.server import Listen, Server, application, parse_listen
+from binpack.server import Server, application, parse_listen
 from fleet.clock import Clock, SystemClock
 from fleet.kube.client import Client
 from fleet.kube.credentials import connection
+from fleet.telemetry import add_probes, serve_probes
 
 DEFAULT_LISTEN = "127.0.0.1:8610"
 
@@ -44,29 +45,37 @@ async def run_extender(
         OSError: An address cannot be listened on.
     """
     clock = clock or SystemClock()
-    addresses = [parse_listen(text) for text in (listen, metrics_listen) if text]
+    address = parse_listen(listen)
+    probes = parse_listen(metrics_listen) if metrics_listen else None
     ledger = Ledger()
     extender = Extender(ledger)
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(Client(connection(kubeconfig), clock))
-        feed = Feed(client, clock, ledger, listener=extender, changed=lambda: handlers.changed())
+        client = await stack.enter_async_context(
+            Client(connection(kubeconfig, clock=clock), clock, user_agent="berthmaster-extender")
+        )
+        feed = Feed(
+            client,
+            clock,
+            ledger,
+            listener=extender,
+            changed=lambda: handlers.changed(),
+            skipped=lambda kind, _: handlers.metrics.malformed.labels(kind).inc(),
+        )
         handlers = ExtenderHandlers(
             extender, ledger, clock, is_synced=lambda: feed.is_synced, seen_at_s=lambda: feed.seen_at_s
         )
-        started(await _serve(stack, handlers, addresses))
+        app = application(handlers.posts)
+        add_probes(app, handlers.metrics.registry, handlers.not_ready)
+        server = await stack.enter_async_context(Server(app, address))
+        if probes is not None:
+            await stack.enter_async_context(
+                serve_probes(probes.host, probes.port, handlers.metrics.registry, handlers.not_ready)
+            )
+        _log.info("extender listens", extra={"port": server.port})
+        started(server.port)
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run())
             group.create_task(_settle(clock, feed))
-
-
-async def _serve(stack: AsyncExitStack, handlers: ExtenderHandlers, addresses: list[Listen]) -> int:
-    """Listen for the scheduler on the first address, for probes alone on the second; return the first one's port."""
-    server = Server(application(posts=handlers.posts, gets=handlers.gets), addresses[0])
-    await stack.enter_async_context(server)
-    for address in addresses[1:]:
-        await stack.enter_async_context(Server(application(gets=handlers.gets), address))
-    _log.info("extender listens", extra={"port": server.port})
-    return server.port
 
 
 async def _settle(clock: Clock, feed: Feed) -> None:

@@ -25,40 +25,22 @@ class Reply:
 
 
 Post = Callable[[bytes], Awaitable[Reply]]
-Get = Callable[[], Reply]
 
 
-def application(
-    *,
-    posts: Mapping[str, Post] | None = None,
-    gets: Mapping[str, Get] | None = None,
-    largest_body_bytes: int = LARGEST_BODY_BYTES,
-) -> web.Application:
+def application(posts: Mapping[str, Post], *, largest_body_bytes: int = LARGEST_BODY_BYTES) -> web.Application:
     """Return the application that serves these paths; a larger body answers 413, another path 404, another verb 405."""
     app = web.Application(client_max_size=largest_body_bytes)
-    for path, post in (posts or {}).items():
+    for path, post in posts.items():
         app.router.add_post(path, _post_handler(post))
-    for path, get in (gets or {}).items():
-        app.router.add_get(path, _get_handler(get))
     return app
 
 
 def _post_handler(post: Post) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
-        return _response(await post(await request.read()))
+        reply = await post(await request.read())
+        return web.Response(body=reply.body, status=reply.status, headers={"Content-Type": reply.content_type})
 
     return handle
-
-
-def _get_handler(get: Get) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def handle(_: web.Request) -> web.Response:
-        return _response(get())
-
-    return handle
-
-
-def _response(reply: Reply) -> web.Response:
-    return web.Response(body=reply.body, status=reply.status, headers={"Content-Type": reply.content_type})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,10 +81,11 @@ class Counts(Collector):
         yield family
 
 
-def probes(registry: CollectorRegistry, not_ready: Callable[[], str]) -> web.Application:
-    """Return an application that answers /metrics, /healthz and /readyz.
+def add_probes(app: web.Application, registry: CollectorRegistry, not_ready: Callable[[], str]) -> None:
+    """Let an application answer /metrics, /healthz and /readyz too.
 
     Args:
+        app: Not started yet.
         registry: What /metrics shows.
         not_ready: Returns why this process is not ready, "" = it is. /readyz answers 503 with that text.
     """
@@ -99,10 +100,15 @@ def probes(registry: CollectorRegistry, not_ready: Callable[[], str]) -> web.App
         why = not_ready()
         return web.Response(text=f"{why}\n", status=503) if why else web.Response(text="ok\n")
 
-    app = web.Application(client_max_size=1024)
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
+
+
+def probes(registry: CollectorRegistry, not_ready: Callable[[], str]) -> web.Application:
+    """Return an application that answers the probes alone; arguments as for `add_probes`."""
+    app = web.Application(client_max_size=1024)
+    add_probes(app, registry, not_ready)
     return app
 
 

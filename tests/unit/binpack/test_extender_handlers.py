@@ -14,6 +14,7 @@ from binpack.ledger import Ledger
 from binpack.server import application
 from fleet import labels
 from fleet.kube.decode import pod_from
+from fleet.telemetry import add_probes
 from tests.support.builders import a_node, pod_json, pod_object
 
 PIN = {
@@ -79,7 +80,8 @@ class World:
 @pytest.fixture
 async def world(request):
     world = World(getattr(request, "param", 60.0))
-    app = application(posts=world.handlers.posts, gets=world.handlers.gets, largest_body_bytes=100_000)
+    app = application(world.handlers.posts, largest_body_bytes=100_000)
+    add_probes(app, world.handlers.metrics.registry, world.handlers.not_ready)
     async with TestClient(TestServer(app)) as client:
         world.client = client
         yield world

@@ -32,12 +32,15 @@ async def test_it_serves_on_a_port_of_its_own_and_lets_go_of_it():
     async def echo(body: bytes) -> Reply:
         return Reply(body=body, content_type="text/plain")
 
-    app = application(posts={"/echo": echo}, gets={"/ok": lambda: Reply(body=b"{}")})
+    async def empty(_: bytes) -> Reply:
+        return Reply(body=b"{}")
+
+    app = application({"/echo": echo, "/empty": empty})
     async with Server(app, Listen(host="127.0.0.1", port=0)) as server, aiohttp.ClientSession() as session:
         port = server.port
         async with session.post(f"http://127.0.0.1:{port}/echo", data=b"hello") as answer:
             assert await answer.read() == b"hello"
-        async with session.get(f"http://127.0.0.1:{port}/ok") as answer:
+        async with session.post(f"http://127.0.0.1:{port}/empty") as answer:
             assert (answer.content_type, await answer.read()) == ("application/json", b"{}")
-    async with Server(application(), Listen(host="127.0.0.1", port=port)) as again:
+    async with Server(application({}), Listen(host="127.0.0.1", port=port)) as again:
         assert again.port == port
