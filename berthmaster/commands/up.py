@@ -11,6 +11,7 @@ from rich.console import Console
 
 from berthmaster.local import fake_nodes
 from berthmaster.local.binaries import ensure
+from berthmaster.local.children import interruptible
 from berthmaster.local.cluster import Cluster, Outcome
 from berthmaster.local.components import Options
 from berthmaster.local.layout import DEFAULT_NAME
@@ -55,7 +56,13 @@ def command(name: str, nodes: int | None, cluster: str | None, sharing: bool, as
     outcome = local.up(Options(), binaries, report=report)
     ready_s = clock.monotonic_s() - started_s
     wanted = load_nodes(cluster) if cluster else fake_nodes.uniform(nodes or 0, is_sharing=sharing)
-    created = populate(local, wanted, binaries.kubernetes, report, clock)
+    try:
+        with interruptible():
+            created = populate(local, wanted, binaries.kubernetes, report, clock)
+    except (KeyboardInterrupt, SystemExit):
+        if outcome is Outcome.STARTED:
+            local.down(report=report)
+        raise
     if as_json:
         shown = {
             "name": name,

@@ -19,7 +19,6 @@ from fleet.errors import LocalClusterError
 MARK = "BERTHMASTER_CLUSTER"
 _PROC = Path("/proc")
 _POLL_S = 0.05
-_ENDED = ("Z", "X")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,7 @@ def check_platform() -> None:
 def identify(pid: int) -> Identity | None:
     """Return the identity of a running process, None if there is none (a zombie runs no more)."""
     fields = _stat(pid)
-    return None if fields is None or fields[0] in _ENDED else _identity(pid, fields)
+    return None if fields is None or _has_ended(fields) else _identity(pid, fields)
 
 
 def is_alive(identity: Identity) -> bool:
@@ -53,7 +52,7 @@ def is_alive(identity: Identity) -> bool:
     fields = _stat(identity.pid)
     if fields is None or int(fields[19]) != identity.started_ticks or _boot() != identity.boot:
         return False
-    if fields[0] in _ENDED:
+    if _has_ended(fields):
         with contextlib.suppress(ChildProcessError):
             os.waitpid(identity.pid, os.WNOHANG)
         return False
@@ -152,6 +151,12 @@ def _environment(pid: int) -> bytes:
 
 def _identity(pid: int, fields: list[str]) -> Identity:
     return Identity(pid=pid, started_ticks=int(fields[19]), boot=_boot())
+
+
+def _has_ended(fields: list[str]) -> bool:
+    """Return True for a zombie without threads: until the last thread is gone, files and ports stay open."""
+    state, threads = fields[0], int(fields[17])
+    return state == "X" or (state == "Z" and threads <= 1)
 
 
 def _stat(pid: int) -> list[str] | None:

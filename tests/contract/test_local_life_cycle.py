@@ -193,6 +193,24 @@ def test_up_that_is_interrupted_leaves_no_process(number: signal.Signals) -> Non
             cluster.down()
 
 
+def test_up_that_is_interrupted_while_it_creates_nodes_ends_the_new_cluster() -> None:
+    cluster = Cluster(f"test-nodes-{os.getpid()}")
+    command = [sys.executable, "-m", "berthmaster", "up", "--name", cluster.name, "--nodes", "20000"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as up:
+        try:
+            said = ""
+            while "Creating 20000 nodes" not in said:
+                said += up.stderr.read(1)
+            up.send_signal(signal.SIGINT)
+            up.wait(60)
+            assert up.returncode != 0
+            assert cluster.record() is None
+            assert processes.marked(str(cluster.layout.root)) == ()
+        finally:
+            up.kill()
+            cluster.down()
+
+
 def test_no_lock_file_lies_around() -> None:
     assert [path.name for path in state_home(os.environ).glob(".*.lock")] == []
 

@@ -16,7 +16,7 @@ from berthmaster.local import fake_nodes
 from berthmaster.local.binaries import Binaries, ensure
 from berthmaster.local.cluster import Cluster, names
 from berthmaster.local.components import Options
-from berthmaster.local.progress import Lines
+from berthmaster.local.progress import Lines, Silent
 from fleet.clock import SystemClock
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
@@ -28,12 +28,19 @@ BARE = Options(has_extender=False, has_planner=False, has_policies=False)
 StartCluster = Callable[..., Cluster]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what is missing before the first test: a quarter of an hour belongs to no test and no test's time-out."""
+    needed = any("binaries" in getattr(item, "fixturenames", ()) for item in session.items)
+    if needed and not session.config.option.collectonly:
+        capture = session.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled():
+            ensure(Lines(lambda text: click.echo(text, nl=False, file=sys.stderr), SystemClock()))
+
+
 @pytest.fixture(scope="session")
-def binaries(request: pytest.FixtureRequest) -> Binaries:
-    """The programs of the control plane; the first run builds what is missing, and shows it."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        return ensure(Lines(lambda text: click.echo(text, nl=False, file=sys.stderr), SystemClock()))
+def binaries() -> Binaries:
+    """The programs of the control plane; all are there when the first test runs."""
+    return ensure(Silent())
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -64,6 +65,18 @@ def test_an_ended_child_is_dead_at_once_though_a_zombie_until_collected(mark: st
     assert processes.identify(identity.pid) is None
     with pytest.raises(ChildProcessError):
         os.waitpid(identity.pid, os.WNOHANG)  # collected already
+
+
+def test_a_process_is_alive_until_its_last_thread_is_gone(mark: str) -> None:
+    leader_leaves = (
+        "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    identity = begin(mark, sys.executable, "-c", leader_leaves)
+    until(lambda: ") Z " in Path(f"/proc/{identity.pid}/stat").read_text())
+    assert processes.is_alive(identity)
+    processes.end([identity], CLOCK, grace_s=1.0)
+    assert not processes.is_alive(identity)
 
 
 def test_a_program_that_ends_at_once_has_an_identity_too(mark: str) -> None:
