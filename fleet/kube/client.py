@@ -36,6 +36,8 @@ _PASSING = frozenset({429, 500, 502, 503, 504})
 _LONGEST_ERROR_BODY = 64 * 1024
 _LONGEST_MESSAGE = 500
 _GZIP = 16 + zlib.MAX_WBITS
+# A small packed piece can hold megabytes; they are handed on in pieces that stay in the processor's cache.
+_LARGEST_PIECE = 256 * 1024
 
 _ERRORS: dict[int, type[ApiError]] = {404: NotFound, 409: Conflict, 410: Gone, 422: Invalid}
 
@@ -332,14 +334,19 @@ class Stream:
         """
         unpack = zlib.decompressobj(_GZIP) if self._answer.headers.get("Content-Encoding") == "gzip" else None
         content = self._answer.content
-        while True:
+        while not content.at_eof():
             with _transport_errors("GET", self._answer.url):
                 packed = await content.readany()
-                chunk = packed if unpack is None else unpack.decompress(packed)
-            if chunk:
-                yield chunk
-            elif not packed and content.at_eof():
-                return
+            if unpack is None:
+                if packed:
+                    yield packed
+                continue
+            while packed:
+                with _transport_errors("GET", self._answer.url):
+                    chunk = unpack.decompress(packed, _LARGEST_PIECE)
+                packed = unpack.unconsumed_tail
+                if chunk:
+                    yield chunk
 
     def close(self) -> None:
         """Drop the connection."""
