@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, Protocol
@@ -11,6 +11,8 @@ from typing import Final, Protocol
 from binpack.arrivals import Arrivals, arrivals, class_of, milli_gpu_of
 from binpack.index import Index, Mix, mix_of
 from binpack.peers import PEERS
+from binpack.planner import plan_batch
+from binpack.solver.instance import Budget
 from binpack.tally import Tally
 from binpack.trace import empty_state
 from fleet.device import WHOLE_MILLI
@@ -42,7 +44,7 @@ class Setting:
     Attributes:
         policy: One of `POLICIES`.
         arrive_ratio: Arrivals end when the GPU demand reaches this part of the capacity.
-        batch: Pods planned together; 1 is the published online protocol.
+        batch: Pods planned together, by the index and then the solver; 1 is the published online protocol.
         mix: "given" = the policy knows the trace's demand mix (not the sequence); "learn" = it starts from the default
             mix and learns from what has arrived. The published peers always know it.
     """
@@ -143,8 +145,8 @@ def simulate(
     decision_s = 0.0
     for outcomes, spent_s in _decide(nodes, sequence, setting, mix_of(pods)):
         decision_s += spent_s
+        run.note(outcomes)
         for outcome in outcomes:
-            run.note(outcome)
             on_outcome(outcome)
     return run.result(setting, decision_s, perf_counter() - started)
 
@@ -152,26 +154,53 @@ def simulate(
 def _decide(
     nodes: Sequence[Node], sequence: Arrivals, setting: Setting, mix: Mix
 ) -> Iterator[tuple[list[Outcome], float]]:
-    """Yield what became of each batch, with the seconds spent on it."""
-    policy = _policy(nodes, sequence, setting, mix)
-    for pod in sequence.pods:
+    """Yield what became of each batch, in order of arrival, with the seconds spent on it."""
+    states = [empty_state(node) for node in nodes]
+    if setting.policy != OURS:
+        peer = PEERS[setting.policy](states, sequence.node_order, mix, setting.seed)
+        yield from _timed(sequence, 1, lambda pods: _one_by_one(peer, pods))
+        return
+    index = Index(states, mix=mix if setting.mix == "given" else None)
+
+    def decide(pods: Sequence[Pod]) -> list[Outcome]:
+        outcomes = _one_by_one(index, pods) if setting.batch == 1 else _together(index, pods)
+        if setting.mix == "learn":
+            index.learn(pods)
+        return outcomes
+
+    yield from _timed(sequence, setting.batch, decide)
+
+
+def _timed(
+    sequence: Arrivals, batch: int, decide: Callable[[Sequence[Pod]], list[Outcome]]
+) -> Iterator[tuple[list[Outcome], float]]:
+    for start in range(0, len(sequence.pods), batch):
         at = perf_counter()
+        outcomes = decide(sequence.pods[start : start + batch])
+        yield outcomes, perf_counter() - at
+
+
+def _one_by_one(policy: Policy, pods: Iterable[Pod]) -> list[Outcome]:
+    outcomes = []
+    for pod in pods:
         answer = policy.place(pod, with_shortfall=False)
         if isinstance(answer, Placement):
             policy.take(pod, answer.berth)
-            outcome = Outcome(pod=pod, berth=answer.berth)
+            outcomes.append(Outcome(pod=pod, berth=answer.berth))
         else:
-            outcome = Outcome(pod=pod, berth=None, reason=answer.reason.value)
-        if isinstance(policy, Index) and setting.mix == "learn":
-            policy.learn([pod])
-        yield [outcome], perf_counter() - at
+            outcomes.append(Outcome(pod=pod, berth=None, reason=answer.reason.value))
+    return outcomes
 
 
-def _policy(nodes: Sequence[Node], sequence: Arrivals, setting: Setting, mix: Mix) -> Policy:
-    states = [empty_state(node) for node in nodes]
-    if setting.policy == OURS:
-        return Index(states, mix=mix if setting.mix == "given" else None)
-    return PEERS[setting.policy](states, sequence.node_order, mix, setting.seed)
+def _together(index: Index, pods: Sequence[Pod]) -> list[Outcome]:
+    """Plan the batch as the planner does, index first, then the solver, and carry the plan out."""
+    plan = plan_batch(index, pods, Budget())
+    berths = {placement.pod_uid: placement.berth for placement in plan.placements}
+    reasons = {unplaced.pod_uid: unplaced.reason.value for unplaced in plan.unplaced}
+    for pod in pods:
+        if pod.uid in berths:
+            index.take(pod, berths[pod.uid])
+    return [Outcome(pod=pod, berth=berths.get(pod.uid), reason=reasons.get(pod.uid, "")) for pod in pods]
 
 
 class _Run:
@@ -187,7 +216,15 @@ class _Run:
         self._failed_at_100: Counter[str] | None = None
         self._wrongly_refused = 0
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, batch: Sequence[Outcome]) -> None:
+        """Count a batch in order of arrival; only then can be said which refused pods would have fitted."""
+        for outcome in batch:
+            self._note(outcome)
+        for outcome in batch:
+            if outcome.berth is None:
+                self._wrongly_refused += self._tally.where_it_fits(outcome.pod) is not None
+
+    def _note(self, outcome: Outcome) -> None:
         demand = self._demand + milli_gpu_of(outcome.pod)
         self._pass_milestones(demand)
         self._demand = demand
@@ -196,7 +233,6 @@ class _Run:
             self._tally.book(outcome.pod, outcome.berth)
         else:
             self._failed[class_of(outcome.pod)] += 1
-            self._wrongly_refused += self._tally.where_it_fits(outcome.pod) is not None
 
     def _pass_milestones(self, demand: int) -> None:
         for milestone in MILESTONES:

@@ -65,9 +65,11 @@ class Scorer:
         chosen, after = self.choose(ask, slots)
         fits &= chosen.sum(axis=1) == ask.count
         table = self.potential.of_residual
-        summary = self._summary[slots] - np.where(
-            chosen[:, :, None], table[arrays.residual[slots]] - table[after], 0.0
-        ).sum(axis=1)
+        if ask.is_whole:
+            summary = self._summary[slots] - ask.count * table[-1]
+        else:
+            taken = table[arrays.residual[slots]] - table[after]
+            summary = self._summary[slots] - (taken * chosen[:, :, None]).sum(axis=1)
         cost = self._cost(slots, cpu, summary) + self.lesser(ask, slots, chosen)
         return np.where(fits, cost, np.inf), nowhere
 
