@@ -37,7 +37,15 @@ _SMALLEST_MILLI: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """The parameters of the policy; one set for every trace. Source: the class-value policy's own random search."""
+    """The parameters of the policy; one set for every trace.
+
+    Attributes:
+        device_value: lD; stranded_cpu: lX; left_over: lS; fragment: lF; small_exponent: that of b_m.
+        contention: Price of one milli-GPU of a model that constrained demand would fill exactly.
+        reservation_factor: Whole nodes kept for each one that the demand mix will want of what is still free.
+        reserved_milli: What breaking into a reserved node costs.
+        lesser_model_milli: What each step down a pod's order of preference costs, per device.
+    """
 
     device_value: float = 1.0
     stranded_cpu: float = 0.25

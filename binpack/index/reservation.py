@@ -1,9 +1,9 @@
 """Whole nodes kept for the pods that need all devices of one.
 
-The pods of the mix that ask for as many whole devices as the biggest nodes have are grouped by the set S of node
-classes that could hold them. For each set: its share d_S of the total GPU demand, sets inside it counted in, the
-least CPU c_S among those pods, and N_S, the nodes of S with all devices free and CPU >= c_S. Such a node is reserved
-while N_S <= factor * d_S * (free devices of the cluster) / (devices of such a node).
+The pods of the mix that ask for all devices of a big node, as many as the biggest nodes have or at least 8, are
+grouped by the set S of node classes that could hold them. For each set: its share d_S of the total GPU demand, sets
+inside it counted in, the least CPU c_S among those pods, and N_S, the nodes of S with all devices free and CPU >= c_S.
+Such a node is reserved while N_S <= factor * d_S * (free devices of the cluster) / (devices of such a node).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Final
 
 import numpy as np
 
@@ -19,11 +20,14 @@ from binpack.index.mix import Mix, Shape
 from fleet.device import WHOLE_MILLI
 from fleet.pod import Pod
 
+_BIG_NODE_DEVICES: Final = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Set:
-    """One set of node classes: membership over classes, (C,), demand share and least milli-CPU."""
+    """One set of node classes with so many devices: membership over classes, (C,), demand share, least milli-CPU."""
 
+    devices: int
     classes: Bools
     demand_ratio: float
     milli_cpu: int
@@ -55,9 +59,9 @@ class Reservations:
         self._factor = factor
         self._known_classes = len(arrays.classes)
         live = arrays.live[: arrays.count] > 0
-        held = {int(c) for c in np.unique(arrays.node_class[: arrays.count][live])}
-        self.devices = max((arrays.classes[c].devices for c in held), default=0)
-        self._sets = self._grouped(mix) if self.devices > 1 else []
+        held = {arrays.classes[int(c)].devices for c in np.unique(arrays.node_class[: arrays.count][live])}
+        sizes = sorted(n for n in held if n > 1 and (n >= _BIG_NODE_DEVICES or n == max(held)))
+        self._sets = [one for devices in sizes for one in self._grouped(mix, devices)]
         self._member = np.zeros((len(self._sets), arrays.capacity), np.bool_)
         self._free_milli = np.zeros(arrays.capacity, np.int64)
         self.renew(np.arange(arrays.count))
@@ -69,24 +73,22 @@ class Reservations:
         if not self._sets:
             return
         classes = arrays.node_class[slots]
-        is_whole = arrays.untouched[slots].sum(axis=1) == self.devices
+        untouched = arrays.untouched[slots].sum(axis=1)
         for row, one in enumerate(self._sets):
             # A class first seen after the grouping is in no set until the next one.
             inside = one.classes[np.minimum(classes, self._known_classes - 1)] & (classes < self._known_classes)
-            self._member[row, slots] = inside & is_whole & (arrays.milli_cpu[slots] >= one.milli_cpu)
+            has_room = (untouched == one.devices) & (arrays.milli_cpu[slots] >= one.milli_cpu)
+            self._member[row, slots] = inside & has_room
 
     def charged(self, pod: Pod) -> Bools | None:
         """Return the nodes reserved against the pod, (count,); None if there are none."""
         arrays = self._arrays
         count = arrays.count
-        free_nodes = int(self._free_milli[:count].sum()) / (WHOLE_MILLI * max(1, self.devices))
         own = self._own_classes(pod)
         found: Bools | None = None
         for row, one in enumerate(self._sets):
             member = self._member[row, :count]
-            if int(np.count_nonzero(member)) > self._factor * one.demand_ratio * free_nodes:
-                continue
-            if own is not None and not (own & ~one.classes).any():
+            if int(np.count_nonzero(member)) > self._kept(one) or self._is_owner(own, one):
                 continue
             if pod.ask is None:
                 member = member & (arrays.milli_cpu[:count] - pod.requests.milli_cpu < one.milli_cpu)
@@ -97,40 +99,45 @@ class Reservations:
         """Return what `charged` would say of a batch: one reserve per set that has any of these slots."""
         arrays = self._arrays
         count = arrays.count
-        free_nodes = int(self._free_milli[:count].sum()) / (WHOLE_MILLI * max(1, self.devices))
         owns = [self._own_classes(pod) for pod in pods]
         found: list[Reserve] = []
         for row, one in enumerate(self._sets):
             member = self._member[row, :count]
             if member[slots].any():
-                spare = int(np.count_nonzero(member)) - self._factor * one.demand_ratio * free_nodes
+                spare = int(np.count_nonzero(member)) - self._kept(one)
                 found.append(
                     Reserve(
                         nodes=tuple(np.flatnonzero(member[slots]).tolist()),
                         spare=max(0, ceil(spare)),
                         milli_cpu=one.milli_cpu,
-                        owners=tuple(
-                            number
-                            for number, own in enumerate(owns)
-                            if own is not None and not (own & ~one.classes).any()
-                        ),
+                        owners=tuple(number for number, own in enumerate(owns) if self._is_owner(own, one)),
                     )
                 )
         return tuple(found)
 
-    def _own_classes(self, pod: Pod) -> Bools | None:
-        """Return the node classes that could hold a pod of the reserved kind; None for any other pod."""
-        ask = pod.ask
-        if not self._sets or ask is None or not ask.is_whole or ask.count != self.devices:
-            return None
-        return self._holding(pod.requests.milli_cpu, pod.requests.memory_bytes, ask.models)
+    def _kept(self, one: _Set) -> float:
+        """Return how many whole nodes of the set are worth keeping now."""
+        free_milli = int(self._free_milli[: self._arrays.count].sum())
+        return self._factor * one.demand_ratio * free_milli / (WHOLE_MILLI * one.devices)
 
-    def _grouped(self, mix: Mix) -> list[_Set]:
+    @staticmethod
+    def _is_owner(own: Bools | None, one: _Set) -> bool:
+        """Return True if a pod that only these node classes could hold is one the set is kept for."""
+        return own is not None and not (own & ~one.classes).any()
+
+    def _own_classes(self, pod: Pod) -> Bools | None:
+        """Return the node classes that could hold a pod of a reserved kind; None for any other pod."""
+        ask = pod.ask
+        if ask is None or not ask.is_whole or all(ask.count != one.devices for one in self._sets):
+            return None
+        return self._holding(ask.count, pod.requests.milli_cpu, pod.requests.memory_bytes, ask.models)
+
+    def _grouped(self, mix: Mix, devices: int) -> list[_Set]:
         total = mix.total_milli_gpu
         groups: dict[bytes, list[tuple[Shape, int]]] = {}
         for shape, n in mix.shapes:
-            if shape.count == self.devices and shape.milli_gpu == WHOLE_MILLI:
-                classes = self._holding(shape.milli_cpu, shape.memory_bytes, shape.models)
+            if shape.count == devices and shape.milli_gpu == WHOLE_MILLI:
+                classes = self._holding(devices, shape.milli_cpu, shape.memory_bytes, shape.models)
                 if classes.any():
                     groups.setdefault(classes.tobytes(), []).append((shape, n))
         sets: list[_Set] = []
@@ -144,6 +151,7 @@ class Reservations:
             ]
             sets.append(
                 _Set(
+                    devices=devices,
                     classes=classes,
                     demand_ratio=sum(shape.total_milli_gpu * n for shape, n in inside) / total,
                     milli_cpu=min(shape.milli_cpu for shape, _ in inside),
@@ -151,12 +159,12 @@ class Reservations:
             )
         return sets
 
-    def _holding(self, milli_cpu: int, memory_bytes: int, models: tuple[str, ...]) -> Bools:
+    def _holding(self, devices: int, milli_cpu: int, memory_bytes: int, models: tuple[str, ...]) -> Bools:
         """Return which node classes could hold a pod of this size that wants every device, (C,)."""
         accepted = self._arrays.ranks(models) >= 0
         return np.array(
             [
-                one.devices == self.devices
+                one.devices == devices
                 and one.milli_cpu >= milli_cpu
                 and one.memory_bytes >= memory_bytes
                 and accepted[one.model]

@@ -14,6 +14,7 @@ from binpack.index.mix import Lessons, shape_of
 from binpack.index.reservation import Reservations
 from binpack.trace import empty_state, load_nodes, load_pods
 from fleet.plan import Placement
+from fleet.pod import Pod
 from tests.support.berths import chosen, pod, seat, share
 
 WHOLE = Shape(milli_cpu=1000, count=1, milli_gpu=1000)
@@ -137,3 +138,18 @@ def test_a_learnt_mix_changes_the_answer() -> None:
 def test_a_mix_without_gpus_teaches_nothing() -> None:
     index = Index([empty_state(node) for node in load_nodes()[:3]])
     assert not index.learn([pod(f"p{i}") for i in range(60)])
+
+
+def test_nodes_of_eight_are_kept_beside_bigger_ones() -> None:
+    mix = Mix.of(
+        {Shape(milli_cpu=1000, count=8, milli_gpu=1000): 1, Shape(milli_cpu=1000, count=16, milli_gpu=1000): 1}
+    )
+    arrays, kept = reserving(mix, seat("n08", [1000] * 8), seat("n16", [1000] * 16), seat("n4", [1000] * 4))
+
+    def kept_from(one: Pod) -> list[str]:
+        found = kept.charged(one)
+        return [] if found is None else [arrays.name(int(slot)) for slot in np.flatnonzero(found)]
+
+    assert kept_from(pod("p", ask=chosen(1))) == ["n08", "n16"]
+    assert kept_from(pod("p", ask=chosen(8))) == ["n16"]
+    assert kept_from(pod("p", ask=chosen(16))) == ["n08"]
