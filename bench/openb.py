@@ -105,6 +105,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
             name: round(statistics.fmean(run["failed_pods_at_100"].get(name, 0) for run in runs), 1) for name in classes
         },
         "ms_per_decision": round(statistics.median(run["ms_per_decision"] for run in runs), 3),
+        "cpu_ms_per_decision": round(statistics.median(run["cpu_ms_per_decision"] for run in runs), 3),
         "pods_per_s": round(statistics.median(run["pods_per_s"] for run in runs)),
     }
 
@@ -116,14 +117,14 @@ def _spread(values: Iterable[float]) -> float:
 
 def show(report: dict[str, Any]) -> None:
     print(f"\n{report['trace']}, seeds {report['seeds'][0]}..{report['seeds'][1]}: unallocated GPU in %")
-    print("policy        at 100    sd  worst published  at 130  failed  ms/pod")
+    print("policy        at 100    sd  worst published  at 130  failed   CPU ms")
     for policy, row in report["policies"].items():
         at = row["unallocated_percent"]
         published = row["published_at_100_percent"]
         print(
             f"{policy:<12} {at['100']:>7.2f} {row['sd_at_100']:>5.2f} {row['worst_at_100']:>6.2f} "
             f"{'' if published is None else format(published, '.2f'):>9} {at.get('130', float('nan')):>7.2f} "
-            f"{sum(row['failed_at_100'].values()):>7.0f} {row['ms_per_decision']:>7.3f}"
+            f"{sum(row['failed_at_100'].values()):>7.0f} {row['cpu_ms_per_decision']:>8.3f}"
         )
     if report["trace"] == "default":
         for line in verdicts(report["policies"]):
@@ -140,9 +141,10 @@ def verdicts(policies: dict[str, Any]) -> list[str]:
             wanted = f"<= {aim}" if spread is None else f"{aim} +- {spread}"
             lines.append(f"{'met   ' if is_met else 'MISSED'} {policy}: {found:.2f} %, wanted {wanted} %")
     if OURS in policies:
-        found = policies[OURS]["ms_per_decision"]
+        found = policies[OURS]["cpu_ms_per_decision"]
         lines.append(
-            f"{'met   ' if found <= MS_PER_DECISION else 'MISSED'} {OURS}: {found:.3f} ms per decision, wanted <= 1"
+            f"{'met   ' if found <= MS_PER_DECISION else 'MISSED'} {OURS}: {found:.3f} ms of one core per decision, "
+            f"wanted <= {MS_PER_DECISION:g}"
         )
     return lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Final, Protocol
 
 from binpack.arrivals import Arrivals, arrivals, class_of, milli_gpu_of
@@ -94,7 +94,8 @@ class Result:
         faults: Over-allocations found by that count; more than none is a fault.
         moves: Pods moved after they were placed.
         bound_ratio: Proven lower limit of unallocated_gpu_ratio; None where none was proved.
-        decision_s: Time in the policy and its books; wall_s: the whole run, with the independent count.
+        decision_s: Time in the policy and its books, decision_cpu_s: of it on a processor, as others may use the
+            machine too; wall_s: the whole run, with the independent count.
     """
 
     setting: Setting
@@ -107,6 +108,7 @@ class Result:
     refused_but_fits: int
     faults: tuple[str, ...]
     decision_s: float
+    decision_cpu_s: float
     wall_s: float
     moves: int = 0
     bound_ratio: float | None = None
@@ -142,19 +144,20 @@ def simulate(
     capacity = WHOLE_MILLI * sum(len(node.devices) for node in nodes)
     sequence = arrivals(pods, [node.name for node in nodes], capacity, setting.arrive_ratio, setting.seed)
     run = _Run(nodes, capacity)
-    decision_s = 0.0
-    for outcomes, spent_s in _decide(nodes, sequence, setting, mix_of(pods)):
+    decision_s = decision_cpu_s = 0.0
+    for outcomes, spent_s, spent_cpu_s in _decide(nodes, sequence, setting, mix_of(pods)):
         decision_s += spent_s
+        decision_cpu_s += spent_cpu_s
         run.note(outcomes)
         for outcome in outcomes:
             on_outcome(outcome)
-    return run.result(setting, decision_s, perf_counter() - started)
+    return run.result(setting, decision_s, decision_cpu_s, perf_counter() - started)
 
 
 def _decide(
     nodes: Sequence[Node], sequence: Arrivals, setting: Setting, mix: Mix
-) -> Iterator[tuple[list[Outcome], float]]:
-    """Yield what became of each batch, in order of arrival, with the seconds spent on it."""
+) -> Iterator[tuple[list[Outcome], float, float]]:
+    """Yield what became of each batch, in order of arrival, with the seconds spent on it, all and on a processor."""
     states = [empty_state(node) for node in nodes]
     if setting.policy != OURS:
         peer = PEERS[setting.policy](states, sequence.node_order, mix, setting.seed)
@@ -173,11 +176,11 @@ def _decide(
 
 def _timed(
     sequence: Arrivals, batch: int, decide: Callable[[Sequence[Pod]], list[Outcome]]
-) -> Iterator[tuple[list[Outcome], float]]:
+) -> Iterator[tuple[list[Outcome], float, float]]:
     for start in range(0, len(sequence.pods), batch):
-        at = perf_counter()
+        at, cpu_at = perf_counter(), process_time()
         outcomes = decide(sequence.pods[start : start + batch])
-        yield outcomes, perf_counter() - at
+        yield outcomes, perf_counter() - at, process_time() - cpu_at
 
 
 def _one_by_one(policy: Policy, pods: Iterable[Pod]) -> list[Outcome]:
@@ -244,7 +247,7 @@ class _Run:
     def _unallocated(self) -> float | None:
         return 1 - self._tally.allocated_milli_gpu / self._capacity if self._capacity else None
 
-    def result(self, setting: Setting, decision_s: float, wall_s: float) -> Result:
+    def result(self, setting: Setting, decision_s: float, decision_cpu_s: float, wall_s: float) -> Result:
         reached = 100 * setting.arrive_ratio
         for milestone in MILESTONES:
             if self._at[milestone] is None and milestone <= reached + 1e-9:
@@ -261,5 +264,6 @@ class _Run:
             refused_but_fits=self._wrongly_refused,
             faults=tuple(self._tally.faults),
             decision_s=decision_s,
+            decision_cpu_s=decision_cpu_s,
             wall_s=wall_s,
         )

@@ -117,6 +117,7 @@ def as_json(result: Result, trace: str) -> dict[str, Any]:
         "wall_s": round(result.wall_s, 3),
         "pods_per_s": round(result.pods_per_s, 1),
         "ms_per_decision": round(1000 * result.decision_s / max(1, result.arrived), 4),
+        "cpu_ms_per_decision": round(1000 * result.decision_cpu_s / max(1, result.arrived), 4),
     }
 
 
