@@ -7,9 +7,8 @@ passing faults are retried inside the time-out where a second try is safe.
 from __future__ import annotations
 
 import random
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
@@ -19,8 +18,9 @@ from yarl import URL
 
 from fleet import labels
 from fleet.clock import Clock
-from fleet.errors import ApiError, Conflict, Gone, Invalid, NotFound, NotLeading
+from fleet.errors import ApiError, NotLeading
 from fleet.kube import paths
+from fleet.kube.answers import Stream, error_from, transport_errors
 from fleet.kube.credentials import Access, Connection
 from fleet.kube.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 
@@ -33,36 +33,6 @@ _RETRY_FIRST_S = 0.1
 _RETRY_MOST_S = 2.0
 _MOST_TRIES = 5
 _PASSING = frozenset({429, 500, 502, 503, 504})
-_LONGEST_ERROR_BODY = 64 * 1024
-_LONGEST_MESSAGE = 500
-_GZIP = 16 + zlib.MAX_WBITS
-# A small packed piece can hold megabytes; they are handed on in pieces that stay in the processor's cache.
-_LARGEST_PIECE = 256 * 1024
-
-_ERRORS: dict[int, type[ApiError]] = {404: NotFound, 409: Conflict, 410: Gone, 422: Invalid}
-
-
-class _Details(msgspec.Struct, rename="camel"):
-    retry_after_seconds: float = 0.0
-
-
-class Status(msgspec.Struct):
-    """The API's answer to a request that failed (meta/v1 Status)."""
-
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    details: _Details | None = None
-
-
-_decode_status = msgspec.json.Decoder(Status).decode
-
-
-def error_of(code: int, reason: str, message: str, retry_after_s: float = 0.0) -> ApiError:
-    """Return the exception for an error status, its message cut to a sane length."""
-    kind = _ERRORS.get(code, ApiError)
-    shown = message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "…"
-    return kind(code, reason or "Unknown", shown, retry_after_s)
 
 
 class Client:
@@ -162,7 +132,7 @@ class Client:
     async def _once(self, method: str, url: URL, body: bytes | None, content_type: str, deadline_s: float) -> bytes:
         left_s = max(0.05, deadline_s - self._clock.monotonic_s())
         limits = aiohttp.ClientTimeout(total=left_s, sock_connect=CONNECT_TIMEOUT_S)
-        with _transport_errors(method, url):
+        with transport_errors(method, url):
             async with await self._open(method, url, body, content_type, limits) as answer:
                 return await answer.read()
 
@@ -175,7 +145,7 @@ class Client:
         """
         url = self._url(path, params)
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
-        with _transport_errors("GET", url):
+        with transport_errors("GET", url):
             answer = await self._open("GET", url, None, JSON, limits, unpack=False)
         async with answer:
             yield Stream(answer)
@@ -198,7 +168,7 @@ class Client:
             answer = await self._send(access, method, url, body, content_type, limits, unpack)
         if answer.status >= 400:
             async with answer:
-                raise await _error_from(answer)
+                raise await error_from(answer)
         return answer
 
     async def _send(
@@ -318,65 +288,3 @@ class Client:
         if uid:
             eviction["deleteOptions"] = {"preconditions": {"uid": uid}}
         await self.create(paths.pod(namespace, name, "eviction"), msgspec.json.encode(eviction), timeout_s=timeout_s)
-
-
-class Stream:
-    """The body of one answer, piece by piece, unpacked. `close` from elsewhere ends it as a broken connection."""
-
-    def __init__(self, answer: aiohttp.ClientResponse) -> None:
-        self._answer = answer
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the pieces as they come, of any size but none empty.
-
-        Raises:
-            ApiError: The body broke off or cannot be unpacked (status 0).
-        """
-        unpack = zlib.decompressobj(_GZIP) if self._answer.headers.get("Content-Encoding") == "gzip" else None
-        content = self._answer.content
-        while not content.at_eof():
-            with _transport_errors("GET", self._answer.url):
-                packed = await content.readany()
-            if unpack is None:
-                if packed:
-                    yield packed
-                continue
-            while packed:
-                with _transport_errors("GET", self._answer.url):
-                    chunk = unpack.decompress(packed, _LARGEST_PIECE)
-                packed = unpack.unconsumed_tail
-                if chunk:
-                    yield chunk
-
-    def close(self) -> None:
-        """Drop the connection."""
-        self._answer.close()
-
-
-@contextmanager
-def _transport_errors(method: str, url: URL) -> Iterator[None]:
-    try:
-        yield
-    except aiohttp.ClientConnectorError as error:
-        raise ApiError(0, "NotSent", f"{method} {url.path}: {error}") from error
-    except (aiohttp.ClientError, TimeoutError, OSError, zlib.error) as error:
-        text = str(error) or type(error).__name__
-        raise ApiError(0, "NoAnswer", f"{method} {url.path}: {text[:_LONGEST_MESSAGE]}") from error
-
-
-async def _error_from(answer: aiohttp.ClientResponse) -> ApiError:
-    body = b""
-    async for chunk in answer.content.iter_any():
-        body += chunk
-        if len(body) >= _LONGEST_ERROR_BODY:
-            break
-    header = answer.headers.get("Retry-After", "")
-    retry_after_s = float(header) if header.isascii() and header.isdigit() else 0.0
-    try:
-        status = _decode_status(body)
-    except msgspec.MsgspecError:
-        text = body.decode("utf-8", "replace").strip()
-        return error_of(answer.status, answer.reason or "", text, retry_after_s)
-    if status.details is not None:
-        retry_after_s = max(retry_after_s, status.details.retry_after_seconds)
-    return error_of(answer.status, status.reason or answer.reason or "", status.message, retry_after_s)

@@ -16,7 +16,8 @@ from typing import Generic, Protocol, TypeVar
 
 from fleet.clock import Clock
 from fleet.errors import ApiError, DecodeError, Gone, NotFound
-from fleet.kube.client import Client, Stream, error_of
+from fleet.kube.answers import Stream, error_of
+from fleet.kube.client import Client
 from fleet.kube.wire import Bookmark, Deleted, EventParser, Failed, KubeObject, ListParser, T, Unreadable, Upserted
 
 _log = logging.getLogger(__name__)
