@@ -18,6 +18,7 @@ from berthmaster.local.cluster import Cluster, names
 from berthmaster.local.components import Options
 from berthmaster.local.progress import Lines, Silent
 from fleet.clock import SystemClock
+from fleet.errors import LocalClusterError
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
 from fleet.node import Node
@@ -33,8 +34,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     needed = any("binaries" in getattr(item, "fixturenames", ()) for item in session.items)
     if needed and not session.config.option.collectonly:
         capture = session.config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled():
-            ensure(Lines(lambda text: click.echo(text, nl=False, file=sys.stderr), SystemClock()))
+        try:
+            with capture.global_and_fixture_disabled():
+                ensure(Lines(lambda text: click.echo(text, nl=False, file=sys.stderr), SystemClock()))
+        except LocalClusterError as error:
+            pytest.exit(f"the control plane for the tests cannot be built: {error}", returncode=1)
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import threading
 from pathlib import Path
+
+import pytest
 
 from berthmaster.local import locks
 from fleet.clock import SystemClock
@@ -70,6 +73,26 @@ def test_many_threads_never_meet_inside(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert (most, done) == (1, 80)
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    real = fcntl.flock
+    calls: list[int] = []
+
+    def flock(descriptor: int, operation: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:  # the holder before leaves between our open and our lock, and a third one comes
+            path.unlink()
+            path.touch()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locks.hold(path, SystemClock()), path.open() as third, pytest.raises(BlockingIOError):
+        real(third, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert len(calls) == 2
 
 
 def test_a_file_left_by_a_dead_holder_does_not_lock(tmp_path: Path) -> None:

@@ -23,6 +23,13 @@ def test_ports_are_different_free_and_unpromised(seed: int, promised: set[int], 
     assert all(port % every == 0 for port in chosen.values())
 
 
+@given(st.integers(0, 1000), st.sets(st.integers(0, 9), max_size=6))
+def test_a_promised_port_is_left_alone_though_it_is_free(seed: int, taken: set[int]) -> None:
+    promised = {20_000 + offset for offset in taken}
+    chosen = ports.choose(NAMES, promised=promised, free=lambda port: port < 20_010, seed=seed)
+    assert not set(chosen.values()) & promised
+
+
 def test_ports_stay_below_those_of_outgoing_connections() -> None:
     seen = [
         port for seed in range(50) for port in ports.choose(NAMES, promised=(), free=lambda _: True, seed=seed).values()
