@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -13,7 +14,12 @@ from fleet.kube.client import Client
 from fleet.kube.decode import node_from, pod_from
 from fleet.kube.objects import NodeObject, PodObject, ResourceSliceObject
 from fleet.kube.reflector import Reflector
+from fleet.kube.wire import Unreadable
 from fleet.pod import Pod
+
+log = logging.getLogger(__name__)
+
+Skipped = Callable[[str, str], None]
 
 
 class PodListener(Protocol):
@@ -31,16 +37,24 @@ class PodListener(Protocol):
 class _Pods:
     """Sink of the pod watch."""
 
-    def __init__(self, ledger: Ledger, listener: PodListener | None, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, listener: PodListener | None, changed: Callable[[], None], skipped: Skipped
+    ) -> None:
         self._ledger = ledger
         self._listener = listener
         self._changed = changed
+        self._skipped = skipped
 
     def upsert(self, obj: PodObject) -> None:
-        pod = pod_from(obj)
-        self._ledger.set_pod(pod)
-        if self._listener is not None:
-            self._listener.pod_seen(pod)
+        try:
+            pod = pod_from(obj)
+            self._ledger.set_pod(pod)
+            if self._listener is not None:
+                self._listener.pod_seen(pod)
+        except Exception:
+            # Broad on purpose: an object that we fail on must not end the watch of all the others.
+            log.exception("pod %s/%s could not be dealt with", obj.metadata.namespace, obj.metadata.name)
+            self._skipped("pod", obj.metadata.name)
         self._changed()
 
     def delete(self, obj: PodObject) -> None:
@@ -56,16 +70,23 @@ class _Pods:
 class _Nodes:
     """Sinks of the node and slice watches, which meet in one value per node."""
 
-    def __init__(self, ledger: Ledger, changed: Callable[[], None]) -> None:
+    def __init__(self, ledger: Ledger, changed: Callable[[], None], skipped: Skipped) -> None:
         self._ledger = ledger
         self._changed = changed
+        self._skipped = skipped
         self._nodes: dict[str, NodeObject] = {}
         self._slices: dict[str, dict[str, ResourceSliceObject]] = {}
 
     def upsert(self, obj: NodeObject) -> None:
         name = obj.metadata.name
         self._nodes[name] = obj
-        self._ledger.set_node(node_from(obj, tuple(self._slices.get(name, {}).values())))
+        try:
+            self._ledger.set_node(node_from(obj, tuple(self._slices.get(name, {}).values())))
+        except Exception:
+            # Broad on purpose: see pods. A node that we fail on takes no pods.
+            log.exception("node %s could not be dealt with", name)
+            self._ledger.remove_node(name)
+            self._skipped("node", name)
         self._changed()
 
     def delete(self, obj: NodeObject) -> None:
@@ -121,6 +142,7 @@ class Feed:
         ledger: Filled and kept up to date; the caller owns reading it.
         listener: Told of every pod after the ledger.
         changed: Called after every event, for a loop that wants waking.
+        skipped: Told kind and name of every object that had to be skipped, after the log was.
     """
 
     def __init__(
@@ -131,13 +153,28 @@ class Feed:
         *,
         listener: PodListener | None = None,
         changed: Callable[[], None] = lambda: None,
+        skipped: Skipped = lambda kind, name: None,
     ) -> None:
-        nodes = _Nodes(ledger, changed)
+        nodes = _Nodes(ledger, changed, skipped)
+        pods = _Pods(ledger, listener, changed, skipped)
+
+        def unreadable(kind: str) -> Callable[[Unreadable], None]:
+            return lambda what: skipped(kind, what.key)
+
         self._reflectors = (
             # A deleted slice must name its node, so its last state is kept; pods and nodes are known by uid and name.
-            Reflector(client, clock, paths.RESOURCE_SLICES, ResourceSliceObject, _Slices(nodes)),
-            Reflector(client, clock, paths.NODES, NodeObject, nodes, keeps_last=False),
-            Reflector(client, clock, paths.PODS, PodObject, _Pods(ledger, listener, changed), keeps_last=False),
+            Reflector(
+                client,
+                clock,
+                paths.RESOURCE_SLICES,
+                ResourceSliceObject,
+                _Slices(nodes),
+                on_unreadable=unreadable("resource slice"),
+            ),
+            Reflector(
+                client, clock, paths.NODES, NodeObject, nodes, keeps_last=False, on_unreadable=unreadable("node")
+            ),
+            Reflector(client, clock, paths.PODS, PodObject, pods, keeps_last=False, on_unreadable=unreadable("pod")),
         )
 
     @property
@@ -159,8 +196,3 @@ class Feed:
     async def refresh(self) -> None:
         """List everything again from quorum; a new leader needs that before it writes."""
         await asyncio.gather(*(reflector.refresh() for reflector in self._reflectors))
-
-    @property
-    def unreadable(self) -> int:
-        """Return how many objects had to be skipped since the start."""
-        return sum(reflector.stats.unreadable for reflector in self._reflectors)

@@ -37,6 +37,9 @@ class PlannerMetrics:
         self.malformed = Counter(
             "berthmaster_malformed_total", "Objects that could not be read", ["kind"], registry=registry
         )
+        self.faults = Counter(
+            "berthmaster_faults_total", "Faults of the planner itself that were caught", ["where"], registry=registry
+        )
         self.plan_s = Histogram(
             "berthmaster_plan_seconds", "Index, solver and verifier for one batch", buckets=_SECONDS, registry=registry
         )

@@ -5,6 +5,7 @@ A pin cannot be changed once the gate is gone (the API accepts additions to node
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -48,7 +49,7 @@ class RepairShop:
         """Drop what is known of a pod that is gone or bound."""
         self._refused_since_s.pop(uid, None)
 
-    def due(self, pinned: dict[str, Pod], nodes: frozenset[str] | set[str], now_s: float) -> tuple[Repair, ...]:
+    def due(self, pinned: Mapping[str, Pod], nodes: Container[str], now_s: float) -> tuple[Repair, ...]:
         """Return the pods to delete now, by uid order, and count each against its owner's allowance."""
         repairs: list[Repair] = []
         for uid in sorted(pinned):
@@ -66,7 +67,7 @@ class RepairShop:
         }
         return tuple(repairs)
 
-    def _reason(self, pod: Pod, nodes: frozenset[str] | set[str], now_s: float) -> RepairReason | None:
+    def _reason(self, pod: Pod, nodes: Container[str], now_s: float) -> RepairReason | None:
         if pod.node_name or pod.is_terminating or not pod.is_live or not pod.pinned_node:
             return None
         if pod.pinned_node not in nodes:

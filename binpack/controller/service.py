@@ -86,7 +86,14 @@ class Planner:
                 self._settings,
                 self.metrics,
             )
-            feed = Feed(client, self._clock, ledger, listener=world, changed=turns.wake)
+            feed = Feed(
+                client,
+                self._clock,
+                ledger,
+                listener=world,
+                changed=turns.wake,
+                skipped=lambda kind, _: self.metrics.malformed.labels(kind).inc(),
+            )
             self._world, self._feed = world, feed
             async with asyncio.TaskGroup() as group:
                 group.create_task(feed.run())
@@ -98,6 +105,7 @@ class Planner:
                 group.create_task(turns.run())
         finally:
             self._world = self._feed = None
+            gc.unfreeze()
             self.metrics.is_leader.set(0)
             await solver.close()
 

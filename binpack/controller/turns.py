@@ -5,30 +5,41 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 
 from binpack.batch import arrived, wait_s
 from binpack.config import PlannerSettings
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.repair import Repair
+from binpack.controller.speaker import Speaker, Word
 from binpack.controller.triage import Handling, can_be_handed_over, handling
+from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
 from binpack.controller.writer import Outcome, PodWriter
 from fleet.clock import Clock
 from fleet.kube.events import EventRecorder
-from fleet.plan import Placement, Plan
+from fleet.loop import Rhythm, every
+from fleet.plan import Plan, Reason, Unplaced
 from fleet.pod import Berth, Pod
 
 log = logging.getLogger(__name__)
 
 _PATCHES_IN_FLIGHT = 32
-_SAYINGS_IN_FLIGHT = 4
+_DELETIONS_IN_FLIGHT = 4
 _MOST_UNWRITTEN = 512
 _CANDIDATES = 16
-_RETRY_AFTER_S = 1.0
 _HOUSEKEEPING_S = 1.0
 # Waiting pods are planned again when room appears, but a burst of departures is one occasion, not hundreds.
 _REPLAN_EVERY_S = 0.1
+# A failed patch is tried again: at once where the pod had merely changed, else after a pause that doubles.
+_FIRST_PAUSE_S = 1.0
+_CHANGED_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 30.0
+# A batch on which planning fails is halved until the pod that is to blame stands alone.
+_MOST_FAULTS = 24
+_FAULT_PAUSE_S = 10.0
+# Reasons are renewed now and then: numbers grow old, and what a missed event hid comes to light.
+_LOOK_AGAIN_S = 30.0
+_LOOK_AGAIN_WISHES = 25
 
 Decide = Callable[[World, Sequence[Pod]], Awaitable[Plan]]
 
@@ -49,13 +60,14 @@ class Turns:
         self._world = world
         self._writer = writer
         self._recorder = recorder
+        self._speaker = Speaker(writer, recorder, clock)
         self._decide = decide
         self._clock = clock
         self._settings = settings
         self._metrics = metrics
         self._wake = asyncio.Event()
         self._patches = asyncio.Semaphore(_PATCHES_IN_FLIGHT)
-        self._sayings = asyncio.Semaphore(_SAYINGS_IN_FLIGHT)
+        self._deletions = asyncio.Semaphore(_DELETIONS_IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._replanned_at_s = float("-inf")
 
@@ -69,6 +81,7 @@ class Turns:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._plan_for_ever())
                 group.create_task(self._keep_house())
+                group.create_task(self._speaker.run())
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -76,28 +89,44 @@ class Turns:
     # -- planning ----------------------------------------------------------------------------------------------
 
     async def _plan_for_ever(self) -> None:
-        world = self._world
+        failures = 0
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if world.refresh() and len(world.waiting):
-                await self._requeue_waiting()
-            if not world.queue:
-                continue
-            await self._collect()
-            while len(world.in_flight) > _MOST_UNWRITTEN:
-                await self._clock.sleep(self._settings.batch.idle_s)
-            batch = world.take_batch(self._settings.batch.most_pods)
-            if batch:
-                await self._plan(batch)
-            if world.queue:
+            try:
+                await self._turn()
+                failures = 0
+            except Exception:
+                # Broad on purpose: a fault of one turn must not end the process that every pod waits for.
+                failures += 1
+                self._metrics.faults.labels("turn").inc()
+                log.exception("a turn failed, %d in a row", failures)
+                self._world.recall()
                 self._wake.set()
+                await self._clock.sleep(_pause_s(_FIRST_PAUSE_S, failures))
+
+    async def _turn(self) -> None:
+        world = self._world
+        if world.refresh():
+            await self._requeue_waiting()
+        if not world.queue:
+            return
+        await self._collect()
+        while world.unwritten > _MOST_UNWRITTEN:
+            await self._clock.sleep(max(0.001, self._settings.batch.idle_s))
+        batch = world.take_batch(self._settings.batch.most_pods)
+        if batch:
+            await self._plan(batch)
+            self._speak()
+        if world.queue:
+            self._wake.set()
 
     async def _requeue_waiting(self) -> None:
-        pause_s = self._replanned_at_s + _REPLAN_EVERY_S - self._clock.monotonic_s()
-        if pause_s > 0:
-            await self._clock.sleep(pause_s)
-        self._replanned_at_s = self._clock.monotonic_s()
+        if len(self._world.waiting):
+            pause_s = self._replanned_at_s + _REPLAN_EVERY_S - self._clock.monotonic_s()
+            if pause_s > 0:
+                await self._clock.sleep(pause_s)
+            self._replanned_at_s = self._clock.monotonic_s()
         self._world.requeue_waiting()
 
     async def _collect(self) -> None:
@@ -113,34 +142,67 @@ class Turns:
                 window = arrived(window, self._clock.monotonic_s(), more)
 
     async def _plan(self, batch: Sequence[Pod]) -> None:
-        world, started_s = self._world, self._clock.monotonic_s()
-        plan = await self._decide(world, batch)
+        """Decide on the batch and carry it out; where that fails, halve it until who is to blame stands alone."""
+        parts, faults = [batch], 0
+        while parts:
+            part = parts.pop()
+            try:
+                plan = await self._decided(part)
+            except Exception as error:
+                # Broad on purpose: one pod, or one fault of the planner, must not stop all the others.
+                faults += 1
+                self._metrics.faults.labels("plan").inc()
+                log.exception("planning %d pods failed, the first is %s", len(part), part[0].key)
+                if len(part) > 1 and faults <= _MOST_FAULTS:
+                    half = len(part) // 2
+                    parts += [part[half:], part[:half]]
+                else:
+                    self._blame(part, error)
+                continue
+            self._carry_out(part, plan)
+
+    async def _decided(self, batch: Sequence[Pod]) -> Plan:
+        started_s = self._clock.monotonic_s()
+        plan = await self._decide(self._world, batch)
         self._metrics.plan_s.observe(self._clock.monotonic_s() - started_s)
         self._metrics.batch.observe(len(batch))
         self._metrics.plans.labels(plan.source.value).inc()
         self._metrics.solves.labels(plan.solve_status.value).inc()
         if plan.gap_ratio is not None:
             self._metrics.gap.set(plan.gap_ratio)
-        pods = {pod.uid: pod for pod in batch}
-        for placement in plan.placements:
-            # The pod may have changed or gone while the solver thought.
-            pod = world.pods.get(placement.pod_uid)
-            if pod is not None and handling(pod) is handling(pods[pod.uid]):
-                self._send(pod, placement)
-        for unplaced in plan.unplaced:
-            world.wait(unplaced)
-        self._speak()
+        return plan
 
-    def _send(self, pod: Pod, placement: Placement) -> None:
-        world, berth = self._world, placement.berth
-        world.depart(pod, berth)
-        if handling(pod) is Handling.STEER:
-            world.refresh()
-            others = (option.berth for option in world.index.options(pod, _CANDIDATES))
-            candidates = (berth, *(other for other in others if other.node != berth.node))
-            self._start(self._steer(pod, candidates))
-        else:
-            self._start(self._pin(pod, berth))
+    def _blame(self, pods: Sequence[Pod], error: Exception) -> None:
+        """Let pods wait on which planning failed, and try them again later."""
+        detail = f"{type(error).__name__}: {error}"[:200]
+        for planned in pods:
+            pod = self._world.decided(planned)
+            if pod is not None:
+                tries = self._world.rest(pod.uid, is_written=False)
+                self._world.wait(Unplaced(pod_uid=pod.uid, reason=Reason.PLANNER_FAULT, detail=detail))
+                self._start(self._again_after(pod.uid, _pause_s(_FAULT_PAUSE_S, tries)))
+
+    async def _again_after(self, uid: str, pause_s: float) -> None:
+        await self._clock.sleep(pause_s)
+        self._world.again(uid)
+        self._wake.set()
+
+    def _carry_out(self, batch: Sequence[Pod], plan: Plan) -> None:
+        world = self._world
+        # A pod may have changed or gone while the solver thought: then what was decided is no longer about it.
+        now = {pod.uid: pod for planned in batch if (pod := world.decided(planned)) is not None}
+        for placement in plan.placements:
+            pod = now.pop(placement.pod_uid, None)
+            if pod is not None:
+                world.depart(pod, placement.berth)
+                write = self._steer if handling(pod) is Handling.STEER else self._pin
+                self._start(write(pod, placement.berth))
+        for unplaced in plan.unplaced:
+            if now.pop(unplaced.pod_uid, None) is not None:
+                world.wait(unplaced)
+        for pod in now.values():
+            log.error("the plan says nothing of pod %s", pod.key)
+            self._start(self._again_after(pod.uid, _pause_s(_FAULT_PAUSE_S, world.rest(pod.uid, is_written=False))))
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -152,109 +214,152 @@ class Turns:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
+            self._metrics.faults.labels("write").inc()
             log.error("a write ended with a fault of ours", exc_info=error)
 
     async def _pin(self, pod: Pod, berth: Berth) -> None:
-        async with self._patches:
-            outcome, detail = await self._writer.pin(pod, berth)
-        await self._settle(pod, outcome, detail, "pinned")
+        if await self._write(pod, lambda: self._writer.pin(pod, berth), "pinned"):
+            self._note_placed(pod, "pinned")
 
-    async def _steer(self, pod: Pod, candidates: Sequence[Berth]) -> None:
-        async with self._patches:
-            outcome, detail = await self._writer.steer(pod, candidates)
-        await self._settle(pod, outcome, detail, "steered")
+    async def _steer(self, pod: Pod, berth: Berth) -> None:
+        async def write() -> tuple[Outcome, str]:
+            self._world.refresh()
+            others = (option.berth for option in self._world.index.options(pod, _CANDIDATES))
+            return await self._writer.steer(pod, (berth, *(other for other in others if other.node != berth.node)))
 
-    async def _settle(self, pod: Pod, outcome: Outcome, detail: str, how: str) -> None:
-        world = self._world
+        if await self._write(pod, write, "steered"):
+            self._note_placed(pod, "steered")
+
+    def _note_placed(self, pod: Pod, how: str) -> None:
+        self._metrics.placed.labels(how).inc()
+        self._metrics.wait_s.observe(max(0.0, self._clock.now_s() - pod.created_at_s))
+
+    async def _write(self, pod: Pod, write: Callable[[], Awaitable[tuple[Outcome, str]]], how: str) -> bool:
+        """Write a departed pod's patch; return True if the API has taken it, else see to it that it is tried again."""
+        async with self._patches:
+            try:
+                outcome, detail = await write()
+            except Exception as error:
+                # Broad on purpose: the pod must come back into the queue, whatever went wrong.
+                self._metrics.faults.labels("write").inc()
+                log.exception("writing %s failed", pod.key)
+                outcome, detail = Outcome.FAILED, str(error)
         self._metrics.patches.labels(outcome.value).inc()
         if outcome is Outcome.DONE:
-            if pod.uid in world.waiting:
-                self._start(self._unsay(pod))
-            world.arrived(pod.uid)
-            self._metrics.placed.labels(how).inc()
-            self._metrics.wait_s.observe(max(0.0, self._clock.now_s() - pod.created_at_s))
-            return
+            self._speaker.drop(pod.uid)
+            self._world.arrived(pod.uid)
+            return True
         log.info("%s was not %s: %s (%s)", pod.key, how, outcome.value, detail)
-        world.failed(pod.uid)
         if outcome is Outcome.GONE:
-            world.pod_gone(pod.uid)
-        elif outcome is Outcome.CHANGED:
-            await self._read_again(pod)
-        else:
-            await self._clock.sleep(_RETRY_AFTER_S)
-            world.again(pod.uid)
-        self._wake.set()
-
-    async def _read_again(self, pod: Pod) -> None:
-        fresh = await self._writer.read(pod)
-        if fresh is None:
-            await self._clock.sleep(_RETRY_AFTER_S)
-            self._world.again(pod.uid)
-        elif fresh.uid != pod.uid:
+            self._world.ledger.forget(pod.uid)
             self._world.pod_gone(pod.uid)
         else:
-            self._world.ledger.set_pod(fresh)
-            self._world.pod_seen(fresh)
+            await self._recover(pod, outcome)
+        self._wake.set()
+        return False
+
+    async def _recover(self, pod: Pod, outcome: Outcome) -> None:
+        """Read a pod whose patch failed until it is known how it stands, and go on from there.
+
+        A patch whose answer was lost may be written all the same: until the pod has been read its berth stays counted,
+        so that nobody else is sent there.
+        """
+        world = self._world
+        first_pause_s = _CHANGED_PAUSE_S if outcome is Outcome.CHANGED else _FIRST_PAUSE_S
+        tries = world.rest(pod.uid, is_written=outcome is Outcome.FAILED)
+        self._wake.set()
+        if outcome is not Outcome.CHANGED or tries > 1:
+            await self._clock.sleep(_pause_s(first_pause_s, tries))
+        while True:
+            found, fresh = await self._writer.read(pod)
+            if found is not Outcome.FAILED:
+                break
+            tries += 1
+            await self._clock.sleep(_pause_s(_FIRST_PAUSE_S, tries))
+        if fresh is None:
+            world.ledger.forget(pod.uid)
+            world.pod_gone(pod.uid)
+        elif handling(fresh) is Handling.NONE:
+            # The watch will say where it is; until then what it shows may be older than what was read.
+            if pod.uid in world.away and (fresh.pinned_node or fresh.candidates):
+                world.ledger.assume(pod, _recorded_berth(fresh))
+            self._speaker.drop(pod.uid)
+            world.arrived(pod.uid)
+        else:
+            world.read_again(fresh)
 
     # -- waiting, hand-over, repair ----------------------------------------------------------------------------
 
     async def _keep_house(self) -> None:
-        while True:
-            await self._clock.sleep(_HOUSEKEEPING_S)
-            now_s, world = self._clock.monotonic_s(), self._world
-            for uid in world.waiting.due_for_hand_over(now_s):
-                pod = world.pods.get(uid)
-                if pod is not None and uid not in world.in_flight and can_be_handed_over(pod):
-                    world.in_flight[uid] = now_s
-                    self._start(self._hand_over(pod))
-            for repair in world.shop.due(world.unbound, world.node_names, now_s):
-                self._start(self._repair(repair))
-            for pod, candidates in world.steered_anew(now_s, _CANDIDATES):
-                self._start(self._steer_anew(pod, candidates))
-            self._speak()
+        def failed(_: Exception) -> None:
+            self._metrics.faults.labels("housekeeping").inc()
+
+        await every(
+            Rhythm(period_s=_HOUSEKEEPING_S, jitter_ratio=0.0, longest_backoff_s=_LONGEST_PAUSE_S),
+            self._look_around,
+            self._clock,
+            name="housekeeping",
+            failed=failed,
+        )
+
+    async def _look_around(self) -> None:
+        now_s, world = self._clock.monotonic_s(), self._world
+        for uid in world.waiting.due_for_hand_over(now_s):
+            pod = world.pods.get(uid)
+            if pod is not None and uid not in world.away and can_be_handed_over(pod):
+                world.depart(pod, None)
+                self._start(self._hand_over(pod))
+        for repair in world.shop.due(world.unbound, world.ledger.known(), now_s):
+            self._start(self._repair(repair))
+        for pod, candidates in world.steered_anew(now_s, _CANDIDATES):
+            self._start(self._steer_anew(pod, candidates))
+        if world.refresh():
+            self._wake.set()
+        world.look_again(_LOOK_AGAIN_WISHES, _LOOK_AGAIN_S)
+        if world.queue:
+            self._wake.set()
+        self._speak()
 
     def _speak(self) -> None:
-        to_say, self._world.to_say = self._world.to_say, {}
+        world = self._world
+        to_say, world.to_say = world.to_say, {}
         for uid in to_say:
-            pod = self._world.pods.get(uid)
-            if pod is not None:
-                self._start(self._say(pod))
-
-    async def _say(self, pod: Pod) -> None:
-        async with self._sayings:
-            record = self._world.waiting.get(pod.uid)
-            if record is None:
-                return
-            reason, text = record.reason.value, record.text
-            if not can_be_handed_over(pod) and pod.ask is not None:
+            pod, record = world.pods.get(uid), world.waiting.get(uid)
+            if pod is None or record is None:
+                continue
+            text = record.text
+            if record.reason in CAPACITY and not can_be_handed_over(pod):
                 text += "; shares and chosen devices cannot be handed over to a node autoscaler"
-            self._world.waiting.said(pod.uid, self._clock.monotonic_s())
-            await self._writer.say(pod, status=True, reason=reason, message=text, at=self._now_text())
-            await self._recorder.record(pod, reason=reason, note=text, is_warning=True)
+            world.waiting.said(uid, self._clock.monotonic_s())
+            self._speaker.say(Word(pod=pod, status=True, reason=record.reason.value, text=text, is_warning=True))
+        to_unsay, world.to_unsay = world.to_unsay, {}
+        for pod in to_unsay.values():
+            self._speaker.say(Word(pod=pod, status=False, reason="Placed", text="has a berth"))
+        malformed, world.malformed = world.malformed, []
+        for pod in malformed:
+            self._metrics.malformed.labels("pod").inc()
+            log.warning("pod %s cannot be read: %s", pod.key, "; ".join(pod.problems))
+        to_warn, world.to_warn = world.to_warn, {}
+        for name, warnings in to_warn.items():
+            self._warn(name, warnings)
 
-    async def _unsay(self, pod: Pod) -> None:
-        async with self._sayings:
-            await self._writer.say(pod, status=False, reason="Placed", message="has a berth", at=self._now_text())
+    def _warn(self, name: str, warnings: Sequence[str]) -> None:
+        """Say of a node what people should look at: devices that may not be given, records that cannot be true."""
+        self._metrics.malformed.labels("node").inc(len(warnings))
+        log.warning("node %s: %s", name, "; ".join(warnings))
+        state = self._world.node(name)
+        if state is not None:
+            reason = "DevicesClosed" if state.blocked else "DevicesDoubtful"
+            note = "; ".join(warnings)
+            self._start(self._recorder.record(state.node, reason=reason, note=note, is_warning=True))
 
     async def _hand_over(self, pod: Pod) -> None:
-        world = self._world
-        record = world.waiting.get(pod.uid)
-        text = (
-            f"{record.text if record else 'no room'}; handed over un-pinned, so that a node autoscaler can order a node"
-        )
-        async with self._patches:
-            outcome, detail = await self._writer.ungate(pod)
-        world.in_flight.pop(pod.uid, None)
-        self._metrics.patches.labels(outcome.value).inc()
-        if outcome is not Outcome.DONE:
-            log.info("%s was not handed over: %s (%s)", pod.key, outcome.value, detail)
-            if outcome is Outcome.CHANGED:
-                await self._read_again(pod)
-            return
-        self._metrics.handed_over.inc()
-        world.arrived(pod.uid)
-        await self._writer.say(pod, status=True, reason="HandedOver", message=text, at=self._now_text())
-        await self._recorder.record(pod, reason="HandedOver", note=text, is_warning=False)
+        record = self._world.waiting.get(pod.uid)
+        why = record.text if record else "no room"
+        text = f"{why}; handed over un-pinned, so that a node autoscaler can order a node"
+        if await self._write(pod, lambda: self._writer.ungate(pod), "handed over"):
+            self._metrics.handed_over.inc()
+            self._speaker.say(Word(pod=pod, status=True, reason="HandedOver", text=text, is_warning=False))
 
     async def _steer_anew(self, pod: Pod, candidates: Sequence[Berth]) -> None:
         async with self._patches:
@@ -265,7 +370,7 @@ class Turns:
 
     async def _repair(self, repair: Repair) -> None:
         pod = repair.pod
-        async with self._sayings:
+        async with self._deletions:
             outcome, detail = await self._writer.delete(repair)
         log.warning(
             "%s pinned to %s is given up (%s): %s %s",
@@ -282,5 +387,14 @@ class Turns:
             )
             await self._recorder.record(pod, reason=repair.reason.value, note=note, is_warning=True)
 
-    def _now_text(self) -> str:
-        return datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+def _pause_s(first_s: float, tries: int) -> float:
+    """Return the pause before try number `tries` + 1."""
+    pause_s: float = min(_LONGEST_PAUSE_S, first_s * 2.0 ** min(tries - 1, 16))
+    return pause_s
+
+
+def _recorded_berth(pod: Pod) -> Berth:
+    if pod.pinned_node:
+        return Berth(node=pod.pinned_node, devices=pod.devices or ())
+    return pod.candidates[0]

@@ -13,7 +13,8 @@ class Waiting:
     """One waiting pod.
 
     Attributes:
-        since_s: When it was first seen without a berth (monotonic).
+        since_s: When it first was without a berth for this kind of reason, room or something else (monotonic).
+        found_at_s: When this reason was found (monotonic); -inf = never.
         said: Reason last written to its condition, with the sentence; ("", "") = nothing yet.
         said_at_s: When that was; -inf = never.
     """
@@ -22,6 +23,7 @@ class Waiting:
     reason: Reason
     text: str
     since_s: float
+    found_at_s: float = float("-inf")
     said: tuple[str, str] = ("", "")
     said_at_s: float = float("-inf")
 
@@ -52,9 +54,11 @@ class WaitingRoom:
         """Record that the pod waits for this reason; return True if that must be said now."""
         old = self._pods.get(uid)
         if old is None:
-            new = Waiting(uid=uid, reason=reason, text=text, since_s=now_s)
+            new = Waiting(uid=uid, reason=reason, text=text, since_s=now_s, found_at_s=now_s)
         else:
-            new = replace(old, reason=reason, text=text)
+            new = replace(old, reason=reason, text=text, found_at_s=now_s)
+            if reason in CAPACITY and old.reason not in CAPACITY:
+                new = replace(new, since_s=now_s)  # until now it did not wait for room
         self._pods[uid] = new
         if new.said == (reason.value, text):
             return False
@@ -75,13 +79,13 @@ class WaitingRoom:
         due = [
             (pod.since_s, uid)
             for uid, pod in self._pods.items()
-            if pod.reason in _CAPACITY and now_s - pod.since_s >= self._hand_over_after_s
+            if pod.reason in CAPACITY and now_s - pod.since_s >= self._hand_over_after_s
         ]
         return tuple(uid for _, uid in sorted(due))
 
     def next_due_s(self) -> float | None:
         """Return the earliest moment at which a pod becomes due for hand-over, None if none ever does."""
-        times = [pod.since_s + self._hand_over_after_s for pod in self._pods.values() if pod.reason in _CAPACITY]
+        times = [pod.since_s + self._hand_over_after_s for pod in self._pods.values() if pod.reason in CAPACITY]
         return min(times, default=None)
 
     def counts(self) -> dict[str, int]:
@@ -89,4 +93,4 @@ class WaitingRoom:
         return dict(Counter(pod.reason.value for pod in self._pods.values()))
 
 
-_CAPACITY = frozenset({Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.INSUFFICIENT})
+CAPACITY = frozenset({Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.INSUFFICIENT})

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from enum import Enum
 
+from binpack.controller.growth import has_grown
 from binpack.controller.repair import RepairShop
 from binpack.controller.triage import Handling, handling, is_gang
-from binpack.controller.waiting import WaitingRoom
+from binpack.controller.waiting import CAPACITY, WaitingRoom
 from binpack.controller.wording import sentence
+from binpack.fit import mismatch, missing
 from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.state import NodeState
 from fleet import labels
-from fleet.plan import Reason, Unplaced
+from fleet.plan import Placement, Reason, Unplaced
 from fleet.pod import Berth, Pod
+
+
+class Away(Enum):
+    """Where a gated pod is while it stands neither in the queue nor only in the waiting room."""
+
+    PLANNED = "planned"  # in the batch that is being decided
+    WRITTEN = "written"  # its patch is on the way to the API
+    RESTING = "resting"  # its patch failed; it is read again after a pause
+    LANDED = "landed"  # the API has taken its patch, and the watch does not show it yet
 
 
 class World:
     """The planner's picture, moved by watch events and by its own decisions.
 
-    A gated pod is in exactly one place: the queue (to be planned), the waiting room (no berth now), or in flight
-    (a patch is being written). Everything here can be rebuilt from a list of the API's objects.
+    A gated pod is in exactly one place: the queue (to be planned), away (see `Away`), or the waiting room alone. A pod
+    that has waited keeps its record there while it is planned again. Everything can be rebuilt from the API's objects.
     """
 
     def __init__(self, ledger: Ledger, index: Index, waiting: WaitingRoom, now_s: Callable[[], float]) -> None:
@@ -30,12 +43,19 @@ class World:
         self.shop = RepairShop()
         self.pods: dict[str, Pod] = {}
         self.queue: dict[str, Pod] = {}
-        self.in_flight: dict[str, float] = {}
+        self.away: dict[str, Away] = {}
         self.unbound: dict[str, Pod] = {}
         self.to_say: dict[str, str] = {}
+        self.to_unsay: dict[str, Pod] = {}
+        self.malformed: list[Pod] = []
+        self.warned: dict[str, tuple[str, ...]] = {}
+        self.to_warn: dict[str, tuple[str, ...]] = {}
+        self._tries: dict[str, int] = {}
         self._states: dict[str, NodeState] = {}
+        self._grown: set[str] = set()
         self._tried: dict[str, set[str]] = {}
         self._steer_again_s: dict[str, float] = {}
+        self._unsaid_s: dict[str, float] = {}
         self._now_s = now_s
 
     # -- watch events ------------------------------------------------------------------------------------------
@@ -43,29 +63,59 @@ class World:
     def pod_seen(self, pod: Pod) -> None:
         """Sort a new or changed pod into its place."""
         uid = pod.uid
-        treat = handling(pod)
-        if treat is Handling.NONE:
+        if handling(pod) is Handling.NONE:
             self._leave(uid)
-            if pod.scheduler_name == labels.SCHEDULER_NAME and not pod.node_name and pod.is_live and not pod.gates:
-                self.unbound[uid] = pod
-                self.shop.observe(pod, self._now_s())
-            else:
-                self._forget_unbound(uid)
+            self.away.pop(uid, None)
+            self._note_ungated(pod)
             return
+        place = self.away.get(uid)
+        if place is Away.LANDED:
+            return  # older than the patch: a gate never comes back
+        before = self.pods.get(uid)
         self.pods[uid] = pod
-        if treat is Handling.HOLD:
-            self.wait(Unplaced(pod_uid=uid, reason=_hold_reason(pod), detail="; ".join(pod.problems)))
-        elif treat is Handling.FOREIGN_GATE:
-            others = ", ".join(gate for gate in pod.gates if gate != labels.PLAN_GATE)
-            self.wait(Unplaced(pod_uid=uid, reason=Reason.FOREIGN_GATE, detail=others))
-        elif uid not in self.in_flight and (uid not in self.waiting or self._was_held(uid)):
-            self.queue[uid] = pod
+        if place is None:
+            self._sort(pod, before)
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
         self._leave(uid)
         self._forget_unbound(uid)
-        self.in_flight.pop(uid, None)
+        self.away.pop(uid, None)
+        self.to_unsay.pop(uid, None)
+        self._unsaid_s.pop(uid, None)
+
+    def _note_ungated(self, pod: Pod) -> None:
+        """Keep an eye on a pod of ours that is not bound yet, and on one that still says it waits."""
+        if pod.scheduler_name == labels.SCHEDULER_NAME and not pod.node_name and pod.is_live and not pod.gates:
+            self.unbound[pod.uid] = pod
+            self.shop.observe(pod, self._now_s())
+        else:
+            self._forget_unbound(pod.uid)
+        if not pod.says_waiting or pod.is_terminating or not pod.is_live:
+            self.to_unsay.pop(pod.uid, None)
+            self._unsaid_s.pop(pod.uid, None)
+            return
+        has_berth = bool(pod.node_name or pod.pinned_node or pod.candidates)
+        if has_berth and self._now_s() - self._unsaid_s.get(pod.uid, float("-inf")) >= _UNSAY_AGAIN_S:
+            self._unsaid_s[pod.uid] = self._now_s()
+            self.to_unsay[pod.uid] = pod
+
+    def _sort(self, pod: Pod, before: Pod | None) -> None:
+        """Put a gated pod that is not away into the queue or into the waiting room."""
+        record = self.waiting.get(pod.uid)
+        match handling(pod):
+            case Handling.HOLD:
+                reason = _hold_reason(pod)
+                if reason is Reason.MALFORMED and (record is None or record.reason is not reason):
+                    self.malformed.append(pod)
+                self.wait(Unplaced(pod_uid=pod.uid, reason=reason, detail="; ".join(pod.problems)))
+            case Handling.FOREIGN_GATE:
+                others = ", ".join(gate for gate in pod.gates if gate != labels.PLAN_GATE)
+                self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.FOREIGN_GATE, detail=others))
+            case _:
+                waits_for_room = record is not None and record.reason in CAPACITY
+                if pod.uid in self.queue or not waits_for_room or before is None or _wish(pod) != _wish(before):
+                    self.queue[pod.uid] = pod
 
     def _forget_unbound(self, uid: str) -> None:
         if self.unbound.pop(uid, None) is not None:
@@ -78,64 +128,171 @@ class World:
         self.queue.pop(uid, None)
         self.waiting.leave(uid)
         self.to_say.pop(uid, None)
-
-    def _was_held(self, uid: str) -> bool:
-        record = self.waiting.get(uid)
-        return record is not None and record.reason in (Reason.FOREIGN_GATE, Reason.MALFORMED)
+        self._tries.pop(uid, None)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """Carry the ledger's changes into the index; return True if room appeared anywhere."""
-        grew = False
+        """Carry the ledger's changes into the index; return True if room appeared since `requeue_waiting`."""
         for name in sorted(self.ledger.take_changed()):
-            state = self.ledger.state(name)
-            if state is None:
-                self._states.pop(name, None)
-                self.index.remove_node(name)
-                continue
-            old = self._states.get(name)
-            if old is state:
-                continue
-            grew = grew or old is None or _has_grown(old, state)
-            self._states[name] = state
-            self.index.set_node(state)
-        return grew
+            try:
+                self._carry_over(name)
+            except Exception as error:
+                # Broad on purpose: one node that cannot be dealt with must not hide what changed on the others.
+                self._drop_node(name)
+                self._note_warnings(name, (f"node {name} cannot be used: {type(error).__name__}: {error}",))
+        return bool(self._grown)
+
+    def _carry_over(self, name: str) -> None:
+        state = self.ledger.state(name)
+        self._note_warnings(name, self.ledger.warnings_on(name))
+        if state is None:
+            self._drop_node(name)
+            return
+        old = self._states.get(name)
+        if old is state:
+            return
+        self.index.set_node(state)
+        self._states[name] = state
+        if old is None or has_grown(old, state):
+            self._grown.add(name)
+
+    def _drop_node(self, name: str) -> None:
+        self._states.pop(name, None)
+        self._grown.discard(name)
+        self.index.remove_node(name)
+
+    def _note_warnings(self, name: str, warnings: tuple[str, ...]) -> None:
+        new = tuple(warning for warning in warnings if warning not in self.warned.get(name, ()))
+        if new:
+            self.to_warn[name] = self.to_warn.get(name, ()) + new
+        if warnings:
+            self.warned[name] = warnings
+        else:
+            self.warned.pop(name, None)
 
     def requeue_waiting(self) -> None:
-        """Plan every pod that waits for room again: room has appeared."""
+        """Queue every waiting pod that fits on a node where room appeared since the last call.
+
+        The others need not be planned again: what could not take them before has not grown. Where many nodes grew at
+        once, all are queued: planning them is cheaper than looking at every pair.
+        """
+        grown = [self._states[name] for name in sorted(self._grown)]
+        self._grown.clear()
+        is_many = len(grown) > _MANY_NODES
+        known: dict[tuple[object, ...], bool] = {}
+        for pod in self._waiting_for_room():
+            wish = _wish(pod)
+            if wish not in known:
+                known[wish] = is_many or any(
+                    mismatch(pod, state.node) is None and not missing(pod, state) for state in grown
+                )
+            if known[wish]:
+                self.queue[pod.uid] = pod
+
+    def look_again(self, most_wishes: int, older_than_s: float) -> None:
+        """Renew the numbers of pods whose reason was found long ago; queue those that fit after all."""
+        answers: dict[tuple[object, ...], Placement | Unplaced] = {}
+        for pod in self._waiting_for_room():
+            record = self.waiting.get(pod.uid)
+            if record is None or self._now_s() - record.found_at_s < older_than_s:
+                continue
+            wish = _wish(pod)
+            if wish not in answers:
+                if len(answers) >= most_wishes:
+                    continue
+                answers[wish] = self.index.place(pod)
+            answer = answers[wish]
+            if isinstance(answer, Placement):
+                self.queue[pod.uid] = pod
+            else:
+                self.wait(replace(answer, pod_uid=pod.uid))
+
+    def _waiting_for_room(self) -> list[Pod]:
+        found: list[Pod] = []
         for uid, pod in self.pods.items():
             record = self.waiting.get(uid)
-            if record is not None and record.reason in _MAY_CHANGE and uid not in self.in_flight:
-                self.queue[uid] = pod
+            if record is not None and record.reason in CAPACITY and uid not in self.away and uid not in self.queue:
+                found.append(pod)
+        return found
 
     def take_batch(self, most: int) -> tuple[Pod, ...]:
-        """Remove and return the pods to plan now: highest priority first, then first come."""
+        """Move the pods to plan now out of the queue: highest priority first, then first come."""
         pods = sorted(self.queue.values(), key=lambda pod: (-pod.priority, pod.created_at_s))[:most]
         for pod in pods:
             del self.queue[pod.uid]
+            self.away[pod.uid] = Away.PLANNED
         return tuple(pods)
 
-    def depart(self, pod: Pod, berth: Berth) -> None:
-        """Count a berth as held and its patch as being written."""
-        self.ledger.assume(pod, berth)
-        self.in_flight[pod.uid] = self._now_s()
+    def decided(self, planned: Pod) -> Pod | None:
+        """Return a pod of the decided batch as it is now, if what was decided still holds for it.
+
+        It must then `depart`, `wait` or `rest`. One that changed meanwhile in what it wishes is queued again; one that
+        went is forgotten.
+        """
+        pod = self.pods.get(planned.uid)
+        if pod is None or self.away.get(planned.uid) is not Away.PLANNED:
+            return None
+        if _wish(pod) == _wish(planned):
+            return pod
+        self.again(pod.uid)
+        return None
+
+    def depart(self, pod: Pod, berth: Berth | None) -> None:
+        """Count a berth as held and its patch as being written; None = it gets none (hand-over)."""
+        self.queue.pop(pod.uid, None)
+        self.away[pod.uid] = Away.WRITTEN
+        if berth is not None:
+            self.ledger.assume(pod, berth)
+
+    @property
+    def unwritten(self) -> int:
+        """Return how many patches are on their way."""
+        return sum(place is Away.WRITTEN for place in self.away.values())
 
     def arrived(self, uid: str) -> None:
-        """Note that the patch was taken by the API."""
-        self.in_flight.pop(uid, None)
+        """Note that the API has taken the patch. What is assumed stays until the watch shows it."""
+        if uid in self.away:
+            self.away[uid] = Away.LANDED
         self._leave(uid)
 
-    def failed(self, uid: str) -> None:
-        """Give back what was assumed for a pod whose patch was refused."""
-        self.in_flight.pop(uid, None)
-        self.ledger.forget(uid)
+    def rest(self, uid: str, *, is_written: bool) -> int:
+        """Note that a patch failed, and return for the how-manieth time for this pod.
+
+        Args:
+            uid: The pod; it is not planned before `again`, `arrived` or `pod_gone`.
+            is_written: Whether it may have been written all the same: its berth then stays counted until it is read.
+        """
+        if not is_written:
+            self.ledger.forget(uid)
+        if uid not in self.pods:
+            return 1
+        self.away[uid] = Away.RESTING
+        self._tries[uid] = self._tries.get(uid, 0) + 1
+        return self._tries[uid]
 
     def again(self, uid: str) -> None:
-        """Queue a pod once more if it is still gated."""
+        """Give back what was assumed for a pod and plan it again, if it is still gated and can be planned."""
+        self.ledger.forget(uid)
+        self.away.pop(uid, None)
         pod = self.pods.get(uid)
-        if pod is not None and handling(pod) in (Handling.PIN, Handling.STEER):
+        if pod is None:
+            return
+        if handling(pod) in (Handling.PIN, Handling.STEER):
             self.queue[uid] = pod
+        else:
+            self._sort(pod, None)
+
+    def read_again(self, fresh: Pod) -> None:
+        """Take a pod as read from the API after its patch failed, and plan it again."""
+        if fresh.uid in self.pods:
+            self.pods[fresh.uid] = fresh
+        self.again(fresh.uid)
+
+    def recall(self) -> None:
+        """Queue again whatever is in a batch that will not be decided any more."""
+        for uid in [uid for uid, place in self.away.items() if place is Away.PLANNED]:
+            self.again(uid)
 
     def wait(self, unplaced: Unplaced) -> None:
         """Let a pod wait with its reason, and note what is to be said of it."""
@@ -144,6 +301,8 @@ class World:
             return
         text = sentence(pod, unplaced)
         self.queue.pop(pod.uid, None)
+        if self.away.get(pod.uid) is Away.PLANNED:
+            del self.away[pod.uid]
         if self.waiting.enter(pod.uid, unplaced.reason, text, self._now_s()):
             self.to_say[pod.uid] = text
 
@@ -155,14 +314,16 @@ class World:
         """
         found: list[tuple[Pod, tuple[Berth, ...]]] = []
         for uid, pod in self.unbound.items():
-            if not (pod.candidates and pod.is_unschedulable) or now_s < self._steer_again_s.get(uid, 0.0):
+            if not (pod.candidates and pod.is_unschedulable) or pod.is_terminating:
+                continue
+            if now_s < self._steer_again_s.get(uid, float("-inf")):
                 continue
             tried = self._tried.setdefault(uid, set())
             tried.update(berth.node for berth in pod.candidates)
             options = [option.berth for option in self.index.options(pod, most + len(tried))]
             fresh = [berth for berth in options if berth.node not in tried] or options
+            self._steer_again_s[uid] = now_s + _STEER_AGAIN_S
             if fresh:
-                self._steer_again_s[uid] = now_s + _STEER_AGAIN_S
                 found.append((pod, tuple(fresh[:most])))
             if len(fresh) == len(options):
                 tried.clear()
@@ -172,37 +333,20 @@ class World:
         """Return the states of the named nodes as the index knows them."""
         return {name: self._states[name] for name in names if name in self._states}
 
-    @property
-    def node_names(self) -> set[str]:
-        """Return the names of all nodes the index knows."""
-        return set(self._states)
+    def node(self, name: str) -> NodeState | None:
+        """Return the state of one node as the index knows it, None if there is no such node."""
+        return self._states.get(name)
+
+
+def _wish(pod: Pod) -> tuple[object, ...]:
+    """Return everything on which a decision about the pod rests: equal wishes, equal answers."""
+    return (handling(pod), pod.requests, pod.ask, pod.constraints)
 
 
 def _hold_reason(pod: Pod) -> Reason:
     return Reason.UNMODELLED_CONSTRAINT if is_gang(pod) and not pod.problems else Reason.MALFORMED
 
 
-def _has_grown(old: NodeState, new: NodeState) -> bool:
-    """Return True if anything that a waiting pod could want became more, or the rules of the node changed."""
-    if old.node is not new.node and (
-        old.node.labels != new.node.labels
-        or old.node.taints != new.node.taints
-        or old.node.is_cordoned != new.node.is_cordoned
-        or len(old.devices) != len(new.devices)
-    ):
-        return True
-    if old.blocked and not new.blocked:
-        return True
-    if old.free != new.free and old.free.lacks(new.free):
-        return True
-    return any(
-        after.free_milli > before.free_milli
-        or (after.free_mib or 0) > (before.free_mib or 0)
-        or after.users < before.users
-        or (after.device.is_healthy and not before.device.is_healthy)
-        for before, after in zip(old.devices, new.devices, strict=False)
-    )
-
-
 _STEER_AGAIN_S = 10.0
-_MAY_CHANGE = frozenset({Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.INSUFFICIENT})
+_UNSAY_AGAIN_S = 10.0
+_MANY_NODES = 32

@@ -25,7 +25,7 @@ class Outcome(Enum):
     DONE = "done"
     CHANGED = "changed"  # the pod is not what was read: read again, plan again
     GONE = "gone"  # the pod does not exist any more
-    FAILED = "failed"  # the API did not take it; nothing is known about why it should work at once
+    FAILED = "failed"  # the API did not take it, or its answer was lost: it may be written all the same
     NOT_LEADING = "not-leading"  # the lease would not outlast the write; nothing was sent
 
 
@@ -64,17 +64,22 @@ class PodWriter:
             return _outcome(error), str(error)
         return Outcome.DONE, ""
 
-    async def read(self, pod: Pod) -> Pod | None:
-        """Return the pod of this name as it is now; None if it is gone or cannot be read now."""
+    async def read(self, pod: Pod) -> tuple[Outcome, Pod | None]:
+        """Return the pod of this name as it is now (DONE); GONE where there is none, FAILED where nobody can tell."""
         try:
             body = await self._client.get(paths.pod(pod.namespace, pod.name))
-            return pod_from(msgspec.json.decode(body, type=PodObject))
+            fresh = pod_from(msgspec.json.decode(body, type=PodObject))
+        except NotFound:
+            return Outcome.GONE, None
         except (ApiError, msgspec.MsgspecError):
-            return None
+            return Outcome.FAILED, None
+        return (Outcome.DONE, fresh) if fresh.uid == pod.uid else (Outcome.GONE, None)
 
     async def say(self, pod: Pod, *, status: bool, reason: str, message: str, at: str) -> tuple[Outcome, str]:
         """Set the pod's waiting condition."""
-        body = condition_patch(labels.WAITING_CONDITION, status=status, reason=reason, message=message, at=at)
+        body = condition_patch(
+            labels.WAITING_CONDITION, status=status, reason=reason, message=message, at=at, uid=pod.uid
+        )
         try:
             await self._client.merge_patch(paths.pod(pod.namespace, pod.name, "status"), body, strategic=True)
         except ApiError as error:
@@ -96,7 +101,7 @@ class PodWriter:
         try:
             body = build()
         except DecodeError as error:
-            return Outcome.CHANGED, str(error)
+            return Outcome.FAILED, str(error)
         try:
             await self._client.json_patch(paths.pod(pod.namespace, pod.name), body)
         except ApiError as error:
