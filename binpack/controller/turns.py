@@ -36,6 +36,7 @@ _CHANGED_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 30.0
 # A batch on which planning fails is halved until the pod that is to blame stands alone.
 _MOST_FAULTS = 24
+_TRIES_AT_ONCE = 3
 _FAULT_PAUSE_S = 10.0
 # Reasons are renewed now and then: numbers grow old, and what a missed event hid comes to light.
 _LOOK_AGAIN_S = 30.0
@@ -197,12 +198,33 @@ class Turns:
                 world.depart(pod, placement.berth)
                 write = self._steer if handling(pod) is Handling.STEER else self._pin
                 self._start(write(pod, placement.berth))
+        left_out: list[Pod] = []
         for unplaced in plan.unplaced:
-            if now.pop(unplaced.pod_uid, None) is not None:
+            pod = now.pop(unplaced.pod_uid, None)
+            if pod is None:
+                continue
+            if unplaced.reason is Reason.INSUFFICIENT and unplaced.shortfall is None:
+                left_out.append(pod)
+            else:
                 world.wait(unplaced)
-        for pod in now.values():
-            log.error("the plan says nothing of pod %s", pod.key)
-            self._start(self._again_after(pod.uid, _pause_s(_FAULT_PAUSE_S, world.rest(pod.uid, is_written=False))))
+        if now:
+            log.error("the plan says nothing of %d pods, the first is %s", len(now), next(iter(now.values())).key)
+        self._reconsider([*left_out, *now.values()])
+
+    def _reconsider(self, pods: Sequence[Pod]) -> None:
+        """Plan pods again that were left out though they may fit: for the sake of others, say."""
+        if pods:
+            self._world.refresh()
+        for pod in pods:
+            answer = self._world.index.place(pod)
+            if isinstance(answer, Unplaced):
+                self._world.wait(answer)
+                continue
+            tries = self._world.rest(pod.uid, is_written=False)
+            if tries <= _TRIES_AT_ONCE:
+                self._world.again(pod.uid)
+            else:
+                self._start(self._again_after(pod.uid, _pause_s(_FIRST_PAUSE_S, tries - _TRIES_AT_ONCE)))
 
     # -- writing -----------------------------------------------------------------------------------------------
 
