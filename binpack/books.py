@@ -23,7 +23,7 @@ class Holding:
         requests: What it uses of everything but devices.
         ask: How much it uses of each device; None with devices = all of it, for a request nobody can read.
         devices: Its record; None = no record.
-        is_bound: Whether the API says that it runs there, so that it uses devices with or without a record.
+        lacks_record: Whether it runs there and uses devices that a record should name, and none does.
         problem: Why nobody can tell which devices it uses, or how much of them; "" = fine.
     """
 
@@ -32,7 +32,7 @@ class Holding:
     requests: Resources
     ask: DeviceAsk | None
     devices: tuple[str, ...] | None
-    is_bound: bool
+    lacks_record: bool
     problem: str
 
     @property
@@ -42,11 +42,16 @@ class Holding:
 
 
 def holding_at(pod: Pod, node: str, devices: tuple[str, ...] | None) -> Holding:
-    """Return what the pod holds with this record on this node."""
+    """Return what the pod holds with this record on this node.
+
+    Equal where the pod holds the same: whether it was planned, pinned or bound there makes no other value, so that the
+    ledger need not add the node up again.
+    """
     problem = pod.record_problem
     if not problem and pod.ask is None and pod.problems:
         problem = pod.problems[0]
-    if pod.ask is None and not devices:
+    is_recorded = pod.ask is not None and pod.ask.kind is not AskKind.CLASSIC
+    if not is_recorded and not devices:
         devices = None
     return Holding(
         key=pod.key,
@@ -54,7 +59,7 @@ def holding_at(pod: Pod, node: str, devices: tuple[str, ...] | None) -> Holding:
         requests=pod.requests,
         ask=pod.ask,
         devices=devices,
-        is_bound=bool(pod.node_name),
+        lacks_record=is_recorded and devices is None and bool(pod.node_name),
         problem=problem,
     )
 
@@ -157,7 +162,7 @@ def _doubt(holding: Holding) -> str:
     if ask.kind is AskKind.CLASSIC:
         return f"it uses {labels.NVIDIA_GPU} here, and the kubelet chose cards that nobody recorded"
     if holding.devices is None:
-        return "it uses devices and has no record of which" if holding.is_bound else ""
+        return "it uses devices and has no record of which" if holding.lacks_record else ""
     if len(holding.devices) != ask.count:
         return f"it asks for {ask.count} device(s), and its record names {len(holding.devices)}"
     return ""
