@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from binpack.controller.wording import amount, needs, sentence
 from binpack.fit import mismatch, missing
 from binpack.index import Index
 from binpack.state import NodeState
+from fleet import labels
+from fleet.constraints import Requirement
 from fleet.plan import Placement, Unplaced
 from fleet.pod import Berth, Pod
 
@@ -76,6 +78,18 @@ def berth_of(pod: Pod) -> Berth | None:
     return next((berth for berth in pod.candidates if berth.node == node), Berth(node=node))
 
 
+def unpinned(pod: Pod) -> Pod:
+    """Return the pod as it was before it was pinned: the planner added the same node name to every term."""
+    terms = pod.constraints.terms
+    if not pod.pinned_node or pod.gates or terms is None:
+        return pod
+    pin = Requirement(key=labels.NODE_NAME_FIELD, operator="In", values=(pod.pinned_node,))
+    own = tuple(replace(term, fields=tuple(field for field in term.fields if field != pin)) for term in terms)
+    is_pin_alone = len(own) == 1 and not own[0].labels and not own[0].fields
+    constraints = replace(pod.constraints, terms=None if is_pin_alone else own)
+    return replace(pod, constraints=constraints, pinned_node="")
+
+
 def explain(pod: Pod, index: Index, states: Mapping[str, NodeState], most: int) -> Explanation:
     """Return the explanation.
 
@@ -86,6 +100,7 @@ def explain(pod: Pod, index: Index, states: Mapping[str, NodeState], most: int) 
         most: How many options to list.
     """
     berth = berth_of(pod)
+    pod = unpinned(pod)
     answer = index.place(pod)
     ranked = index.options(pod, max(most, 1)) if isinstance(answer, Placement) else []
     options = tuple(

@@ -8,31 +8,55 @@ from collections.abc import Sequence
 from binpack.config import PlannerSettings
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.world import World
-from binpack.planner import draft, verified
+from binpack.planner import draft, improve, question_of, verified
+from binpack.solver.instance import Budget
 from binpack.solver.process import SolverProcess
-from fleet.plan import Plan
+from fleet.plan import Plan, SolveStatus
 from fleet.pod import Pod
 
 log = logging.getLogger(__name__)
 
+# The solver's time is deterministic; on a busy machine a second of it can take several, and pods wait meanwhile.
+_WALL_S_PER_SOLVE_S = 5.0
+_LEAST_WALL_S = 1.0
+
 
 class Decider:
-    """Joins the pure planner with the solver's child process."""
+    """Joins the pure planner with the solver's child process.
+
+    At every step there is a complete plan: a solver that is late, dead or without an answer costs its wall time only.
+    """
 
     def __init__(self, solver: SolverProcess, settings: PlannerSettings, metrics: PlannerMetrics) -> None:
         self._solver = solver
-        self._settings = settings
         self._metrics = metrics
+        self._budget: Budget | None = None
+        if settings.solve_s > 0:
+            self._budget = Budget(
+                deterministic_s=settings.solve_s, wall_s=max(_LEAST_WALL_S, _WALL_S_PER_SOLVE_S * settings.solve_s)
+            )
 
     async def __call__(self, world: World, batch: Sequence[Pod]) -> Plan:
-        """Return the plan of one batch; it breaks no rule against the cluster as the index knows it now."""
+        """Return the plan of one batch; it breaks no rule against the cluster as it is known when this returns."""
         world.refresh()
         plans = [draft(world.index, batch)]
+        improved = await self._improved(world, batch, plans[0])
+        if improved is not None:
+            plans.insert(0, improved)
+            world.refresh()  # the cluster went on while the solver thought
         names = {placement.berth.node for plan in plans for placement in plan.placements}
         result = verified(plans, batch, world.states(names))
         for violation in result.violations:
             self._metrics.violations.inc()
-            log.error(
-                "a plan was not used: %s", violation.rule, extra={"node": violation.node, "device": violation.device}
-            )
+            where = f"{violation.node}/{violation.device}" if violation.device else violation.node
+            log.warning("a placement was not used: %s", violation.rule, extra={"where": where})
         return result.plan
+
+    async def _improved(self, world: World, batch: Sequence[Pod], plan: Plan) -> Plan | None:
+        question = question_of(world.index, batch, plan) if self._budget is not None else None
+        if question is None or self._budget is None:
+            return None
+        answer = await self._solver.solve(question, self._budget)
+        if answer.status is SolveStatus.LATE_OR_DEAD:
+            log.warning("the index's plan stands: %s", answer.detail)
+        return improve(plan, batch, question, answer)
