@@ -348,28 +348,33 @@ class Arrays:
 
     def _derive(self, slot: int) -> None:
         """Recompute residual (0..1000, what the potential may count on) and untouched of one node."""
-        if self.has_devices[slot]:
-            residual = self.free_milli[slot].clip(0, WHOLE_MILLI)
-            totals = self.total_mib[slot]
-            if totals.any():
-                by_memory = WHOLE_MILLI * self.free_mib[slot].clip(0, 2**50) // totals.clip(1)
-                np.copyto(residual, np.minimum(residual, by_memory), where=totals > 0)
-            healthy = self.healthy[slot] * (self.kind[slot] != NO_DEVICES)
-            untouched = healthy * (self.users[slot] == 0)
-            if self.kind[slot] == CLASSIC:
-                residual = WHOLE_MILLI * untouched
-            else:
-                residual = np.where(untouched, WHOLE_MILLI, residual * healthy)
-            self.residual[slot] = residual
-            self.untouched[slot] = untouched
-        else:
+        kind = self.kind[slot]
+        if kind == NO_DEVICES:
             self.residual[slot] = self.untouched[slot] = 0
+        else:
+            healthy = self.healthy[slot]
+            untouched = healthy * (self.users[slot] == 0)
+            self.untouched[slot] = untouched
+            self.residual[slot] = WHOLE_MILLI * untouched
+            if kind == SHARING:
+                residual = between(self.free_milli[slot], 0, WHOLE_MILLI)
+                totals = self.total_mib[slot]
+                if totals.any():
+                    by_memory = WHOLE_MILLI * between(self.free_mib[slot], 0, 2**50) // np.maximum(totals, 1)
+                    np.copyto(residual, np.minimum(residual, by_memory), where=totals > 0)
+                np.copyto(self.residual[slot], residual * healthy, where=untouched == 0)
         self._touch(slot)
 
     def _touch(self, slot: int) -> None:
         self.clock += 1
         self.version[slot] = self.clock
         self.changed.add(slot)
+
+
+def between(amounts: Ints, least: int, most: int) -> Ints:
+    """Return the amounts, none below `least` or above `most`: numpy's clip takes several times as long on few."""
+    found: Ints = np.minimum(np.maximum(amounts, least), most)
+    return found
 
 
 def _clamped(amount: int) -> int:

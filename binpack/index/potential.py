@@ -27,7 +27,7 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Floats, Ints, model_place
+from binpack.index.arrays import Floats, Ints, between, model_place
 from binpack.index.mix import Mix, Shape
 from fleet.device import WHOLE_MILLI
 
@@ -100,7 +100,7 @@ class Potential:
     def phi(self, node_model: Ints, milli_cpu: Ints, summary: Floats) -> Floats:
         """Return Phi, (n,), for nodes of these models with this free CPU and these summaries."""
         group = self.group[node_model]
-        cpu = milli_cpu.clip(0, _MOST_MILLI_CPU).astype(np.float64)
+        cpu = between(milli_cpu, 0, _MOST_MILLI_CPU).astype(np.float64)
         total, value = summary[:, 0], summary[:, 1]
         found = -self.weights.device_value * value
         if not self.sizes:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from binpack.index.arrays import CLASSIC, HUGE, SHARING, Arrays, Bools, Ints
+from binpack.index.arrays import CLASSIC, HUGE, SHARING, Arrays, Bools, Ints, between
 from binpack.index.eligibility import Eligibility
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.pod import Pod
@@ -100,12 +100,12 @@ def shared_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> tuple[Bools, 
     found &= (free >= milli) & ((milli > 0) | (free > 0) | (total > 0))
     if ask.models:
         found &= devices_of_model(arrays, ask, slots)
-    after = (free - milli).clip(0, WHOLE_MILLI)
+    after = between(free - milli, 0, WHOLE_MILLI)
     if mib > 0 or total.any():
         left = arrays.free_mib[slots] - mib
         is_known = total > 0
         if mib > 0:
             found &= ~is_known | (left >= 0)
-        by_memory = WHOLE_MILLI * left.clip(0, 2**50) // total.clip(1)
+        by_memory = WHOLE_MILLI * between(left, 0, 2**50) // np.maximum(total, 1)
         after = np.where(is_known, np.minimum(after, by_memory), after)
     return found, after

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from binpack.index import room
-from binpack.index.arrays import HUGE, Arrays, Bools, Floats, Ints
+from binpack.index.arrays import HUGE, Arrays, Bools, Floats, Ints, between
 from binpack.index.potential import Potential
 from binpack.index.scores import PodClass
 from fleet.device import DeviceAsk
@@ -119,7 +119,7 @@ class Scorer:
         """Score a pod without devices; among device-free nodes the fullest one wins."""
         cost = self._cost(slots, cpu, self._summary[slots])
         has_devices = self._arrays.has_devices[slots] > 0
-        return np.where(fits, np.where(has_devices, cost, _TIE * cpu.clip(0, 2**20)), np.inf)
+        return np.where(fits, np.where(has_devices, cost, _TIE * between(cpu, 0, 2**20)), np.inf)
 
     def _cost(self, slots: Ints, cpu: Ints, summary: Floats) -> Floats:
         after = self.potential.phi(self._arrays.node_model[slots], cpu, summary)
@@ -134,7 +134,7 @@ class Scorer:
 
     def _rank_cost(self, ask: DeviceAsk) -> Floats:
         """Return the cost of each model by its place in the pod's wishes, (models + 1,)."""
-        return self._arrays.ranks(ask.models).clip(0) * self.potential.weights.lesser_model_milli
+        return np.maximum(self._arrays.ranks(ask.models), 0) * self.potential.weights.lesser_model_milli
 
 
 def _places(amounts: Floats | Ints) -> Ints:
