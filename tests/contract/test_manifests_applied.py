@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,26 @@ async def create(client: Client, namespace: str, pod: dict[str, Any], *, stores:
     return created
 
 
-@pytest.mark.parametrize("folder", ["overlays/kwok", "base", "extender-config"])
+@pytest.mark.parametrize("folder", ["overlays/kwok", "base", "overlays/before-1.36", "extender-config"])
 def test_every_folder_applies_twice(cluster: Cluster, folder: str) -> None:
     for _ in range(2):
         kubectl(cluster, "apply", "--server-side", f"--kustomize={MANIFESTS / folder}")
+
+
+def test_the_examples_of_the_installation_guide_are_accepted(cluster: Cluster) -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", (MANIFESTS.parent / "docs/install.md").read_text(), re.DOTALL)
+    assert len(examples) >= 2
+    for example in examples:
+        kubectl(cluster, "-n", "managed", "create", "--dry-run=server", "-f", "-", text=example)
+
+
+def test_older_clusters_get_everything_but_the_gating(cluster: Cluster) -> None:
+    kinds = {
+        folder: set(re.findall(r"^kind: (\w+)", kubectl(cluster, "kustomize", str(MANIFESTS / folder)), re.MULTILINE))
+        for folder in ("base", "overlays/before-1.36")
+    }
+    gating = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+    assert kinds["overlays/before-1.36"] == kinds["base"] - gating
 
 
 def test_our_own_pods_are_admitted_and_not_gated(cluster: Cluster) -> None:

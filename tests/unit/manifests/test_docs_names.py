@@ -1,0 +1,80 @@
+"""What install.md and operate.md name exists: reasons, metrics, settings, labels, files, commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from binpack.config import PlannerSettings
+from binpack.controller.metrics import PlannerMetrics, WaitingCollector
+from binpack.extender import Outcome
+from binpack.extender_metrics import ExtenderMetrics, Sizes
+from fleet import labels
+from fleet.config import read
+from fleet.plan import Reason, SolveStatus
+
+ROOT = Path(__file__).parents[3]
+DOCS = [ROOT / "docs" / name for name in ("install.md", "operate.md")]
+OPERATE = DOCS[1].read_text()
+NO_SIZES = Sizes(is_synced=False, silence_s=0.0, nodes=0, contested_nodes=0, promises=0, warnings=0)
+
+
+def table_after(heading: str) -> list[str]:
+    """Return the first cells of the table under a heading, without its two head lines."""
+    section = OPERATE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    return [row.split("|")[1].strip() for row in rows[2:]]
+
+
+def metric_names() -> set[str]:
+    planner = CollectorRegistry()
+    PlannerMetrics(planner)
+    planner.register(WaitingCollector(dict))
+    extender = ExtenderMetrics(lambda: NO_SIZES).registry
+    return {metric.name for registry in (planner, extender) for metric in registry.collect()}
+
+
+def test_every_reason_is_explained_once():
+    assert sorted(table_after("Why a pod waits")) == sorted(f"`{reason.value}`" for reason in Reason)
+
+
+def test_every_metric_named_is_there():
+    known = metric_names()
+    named = {name for doc in DOCS for name in re.findall(r"\bberthmaster_[a-z_]+", doc.read_text())}
+    assert named
+    assert {name.removesuffix("_total") for name in named} <= known
+
+
+def test_every_metric_label_named_is_one_that_is_counted():
+    assert set(re.findall(r'outcome="([\w-]+)"', OPERATE)) <= {outcome.value for outcome in Outcome}
+    assert set(re.findall(r'status="([\w-]+)"', OPERATE)) <= {status.value for status in SolveStatus}
+
+
+def test_every_setting_named_is_read():
+    found = re.findall(r"`(BERTHMASTER_SETTING_[A-Z_]+)`", OPERATE)
+    assert found
+    good = {"BERTHMASTER_SETTING_HAND_OVER_AFTER_S": "60"}
+    # Raises if one names no setting.
+    read(PlannerSettings, prefix="BERTHMASTER_SETTING", environment=dict.fromkeys(found, "0.1") | good, flags={})
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)
+def test_every_label_named_is_ours(doc):
+    known = {value for value in vars(labels).values() if isinstance(value, str)}
+    for name in re.findall(r"berthmaster\.dev/[\w-]+\w", doc.read_text()):
+        assert name in known, name
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)
+def test_every_file_named_is_there(doc):
+    for path in re.findall(r"`((?:manifests|docs)/[\w./-]+)`", doc.read_text()):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)
+def test_every_command_named_is_there(doc):
+    commands = {path.stem for path in (ROOT / "berthmaster/commands").glob("[a-z]*.py")}
+    assert set(re.findall(r"(?:^|`)berthmaster ([a-z]+)", doc.read_text(), re.MULTILINE)) <= commands
