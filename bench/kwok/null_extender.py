@@ -6,8 +6,11 @@ import argparse
 import asyncio
 import sys
 
-from binpack.server import TEXT, Listen, Reply, Server, application
+from prometheus_client import CollectorRegistry
+
+from binpack.server import Listen, Reply, Server, application
 from fleet.loop import run_process
+from fleet.telemetry import add_probes
 
 
 async def serve(port: int, answer: bytes) -> None:
@@ -16,10 +19,8 @@ async def serve(port: int, answer: bytes) -> None:
     async def null(_: bytes) -> Reply:
         return Reply(body=answer)
 
-    def healthz() -> Reply:
-        return Reply(body=b"ok\n", content_type=TEXT)
-
-    app = application(posts={"/filter": null}, gets={"/healthz": healthz})
+    app = application({"/filter": null})
+    add_probes(app, CollectorRegistry(), lambda: "")
     async with Server(app, Listen(host="127.0.0.1", port=port)):
         await asyncio.Event().wait()
 
