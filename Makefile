@@ -2,7 +2,9 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 UV := $(shell command -v uv 2>/dev/null)
-PYTHON ?= $(shell command -v python3.12 || command -v python3.11 || command -v python3)
+# The first Python that runs and is new enough; a name on PATH alone proves nothing.
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
+    if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock demo test check format bench-openb bench-kwok bench-kube-client clean
@@ -13,6 +15,7 @@ help: ## list the targets
 setup: .venv/.ready ## make .venv with the project and its dev tools from requirements.lock
 
 .venv/.ready: requirements.lock pyproject.toml
+	@test -n '$(PYTHON)' || { echo "Python 3.11 or newer is needed; set PYTHON to it"; exit 1; }
 	@echo "Making .venv from requirements.lock (about half a minute)..."
 ifdef UV
 	@$(UV) venv --quiet --allow-existing --python '$(PYTHON)' .venv
