@@ -67,7 +67,7 @@ def bench(trace: str, policies: Sequence[str], seeds: Sequence[int], mix: str, j
     published = json.loads(PUBLISHED.read_text("utf-8"))
     at_100 = published["arrived_percent"].index(100)
     return {
-        "command": "python -m bench.openb " + " ".join(sys.argv[1:]),
+        "command": " ".join(["python -m bench.openb", *sys.argv[1:]]),
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},
         "trace": trace,
         "seeds": [seeds[0], seeds[-1]],
