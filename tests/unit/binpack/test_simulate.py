@@ -44,6 +44,17 @@ def test_a_run_repeats() -> None:
     assert simulate(NODES, PODS, Setting(policy="random", seed=6)).failed_pods != first.failed_pods
 
 
+def test_batches_are_planned_together_and_every_pod_still_has_one_outcome() -> None:
+    outcomes: list[Outcome] = []
+    setting = Setting(batch=30, arrive_ratio=0.9)
+    result = simulate(NODES[:8], PODS[::4], setting, on_outcome=outcomes.append)
+    assert result.faults == ()
+    assert result.arrived == len(outcomes) == len({outcome.pod.name for outcome in outcomes})
+    alone: list[Outcome] = []
+    simulate(NODES[:8], PODS[::4], Setting(arrive_ratio=0.9), on_outcome=alone.append)
+    assert [outcome.pod for outcome in alone] == [outcome.pod for outcome in outcomes]
+
+
 def test_learning_the_mix_is_another_run_and_keeps_the_rules_too() -> None:
     result = simulate(NODES, PODS, Setting(mix="learn"))
     assert result.refused_but_fits == 0
