@@ -1,0 +1,1 @@
+"""Measurements: packing quality, scale, the Kubernetes client; results lie in `bench/results`."""

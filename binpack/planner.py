@@ -14,12 +14,17 @@ from typing import Final
 from binpack.check import check
 from binpack.index import Index
 from binpack.solver.instance import Budget
+from binpack.solver.question import Answer, Kind, Question, Seat
 from binpack.state import NodeState
-from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
-from fleet.pod import Pod
+from fleet.constraints import NodeConstraints
+from fleet.device import DeviceAsk
+from fleet.plan import Placement, Plan, Reason, Source, Unplaced, Violation
+from fleet.pod import Berth, Pod
+from fleet.resources import Resources
 
 # What leaving out one milli-GPU of demand costs, in milli-GPU of potential: more than placing it ever does.
 UNPLACED_PRICE: Final = 1000
+_NODES_PER_KIND: Final = 8
 _LEAST_DEMAND_MILLI: Final = 100
 _MILLI_CPU_PER_MILLI_GPU: Final = 16  # a machine of the openb trace has 17 cores per GPU
 _MIB_PER_MILLI_GPU: Final = 80  # for a share of memory alone: as on a card of 80 GiB
@@ -50,6 +55,11 @@ def plan_batch(
         states: The states that `index` holds; given, the plan is verified against them.
     """
     plans = [draft(index, pods)]
+    question = question_of(index, pods, plans[0]) if budget is not None else None
+    if question is not None and budget is not None:
+        from binpack.solver.solve import solve  # OR-Tools is loaded by those alone who solve in their own process
+
+        plans.insert(0, improve(plans[0], pods, question, solve(question, budget)))
     return verified(plans, pods, states).plan if states is not None else plans[0]
 
 
@@ -97,6 +107,113 @@ def _hardest_first(pod: Pod) -> tuple[int, int, bool, int, int, int, str, str]:
         pod.key,
         pod.uid,
     )
+
+
+def question_of(index: Index, pods: Sequence[Pod], plan: Plan) -> Question | None:
+    """Return what the solver should improve; None where it cannot help, and need not be asked.
+
+    It cannot help a single pod, nor pods that all are alike unless one was left out, nor where no node can hold any.
+
+    Args:
+        index: As it was when `plan` was drafted.
+        pods: The batch.
+        plan: The draft.
+    """
+    kinds = _kinds(pods)
+    if len(pods) < 2 or (len(kinds) == 1 and not (plan.placements and plan.unplaced)):
+        return None
+    numbers = {pod.uid: number for number, kind in enumerate(kinds) for pod in kind}
+    tiers = sorted({kind[0].priority for kind in kinds})
+    nodes = {placement.berth.node for placement in plan.placements}
+    excerpt = index.excerpt([(kind[0], len(kind)) for kind in kinds], _NODES_PER_KIND, nodes)
+    if excerpt is None:
+        return None
+    place = {name: number for number, name in enumerate(excerpt.names)}
+    return Question(
+        excerpt=excerpt,
+        kinds=tuple(
+            Kind(
+                pod=Pod(uid="", name="", requests=kind[0].requests, ask=kind[0].ask),
+                count=len(kind),
+                tier=tiers.index(kind[0].priority),
+                demand=demand_milli(kind[0]),
+            )
+            for kind in kinds
+        ),
+        seats=tuple(
+            Seat(
+                kind=numbers[placement.pod_uid],
+                node=place[placement.berth.node],
+                positions=tuple(map(excerpt.device_ids[place[placement.berth.node]].index, placement.berth.devices)),
+            )
+            for placement in plan.placements
+        ),
+        unplaced_price=UNPLACED_PRICE,
+    )
+
+
+def improve(plan: Plan, pods: Sequence[Pod], question: Question, answer: Answer) -> Plan:
+    """Return the solver's plan where it is better than the draft, else the draft; both say how the solver ended.
+
+    Args:
+        plan: The draft that `question` was made of.
+        pods: The batch.
+        question: What the solver was asked.
+        answer: What it answered, whatever that is.
+    """
+    if not answer.seats:
+        return replace(plan, solve_status=answer.status)
+    placements, left_out = _seated(pods, question, answer)
+    reasons = {unplaced.pod_uid: unplaced for unplaced in plan.unplaced}
+    unplaced = tuple(
+        reasons.get(pod.uid)
+        or Unplaced(pod_uid=pod.uid, reason=Reason.INSUFFICIENT, detail="its room is better used by others")
+        for pod in left_out
+    )
+    # By integers as far as they go: the price of a high priority would swallow the difference in cost.
+    saved_price = price_left_out(pods, plan.unplaced) - price_left_out(pods, unplaced)
+    saved_cost = answer.draft_cost - answer.cost
+    gap = answer.gap
+    if saved_price < 0 or (saved_price == 0 and saved_cost <= 0) or saved_price + saved_cost <= 0:
+        if gap is not None:
+            gap = max(0.0, gap - (saved_price + saved_cost))
+        return replace(plan, solve_status=answer.status, bound=None if gap is None else plan.objective - gap)
+    objective = plan.objective - saved_price - saved_cost
+    return Plan(
+        placements=placements,
+        unplaced=unplaced,
+        source=Source.SOLVER,
+        objective=objective,
+        bound=None if gap is None else objective - gap,
+        solve_status=answer.status,
+    )
+
+
+def _kinds(pods: Iterable[Pod]) -> list[list[Pod]]:
+    """Return the pods in groups that nothing tells apart, the hardest first, by name within."""
+    kinds: dict[tuple[Resources, DeviceAsk | None, NodeConstraints, int], list[Pod]] = {}
+    for pod in sorted((pod for pod in pods if not pod.problems), key=_hardest_first):
+        kinds.setdefault((pod.requests, pod.ask, pod.constraints, pod.priority), []).append(pod)
+    return list(kinds.values())
+
+
+def _seated(pods: Sequence[Pod], question: Question, answer: Answer) -> tuple[tuple[Placement, ...], list[Pod]]:
+    """Return the answer's seats given to pods by name, and the pods without one."""
+    waiting = [iter(kind) for kind in _kinds(pods)]
+    excerpt = question.excerpt
+    placements = tuple(
+        Placement(
+            pod_uid=next(waiting[seat.kind]).uid,
+            berth=Berth(
+                node=excerpt.names[seat.node],
+                devices=tuple(excerpt.device_ids[seat.node][position] for position in seat.positions),
+            ),
+            score=seat.cost,
+        )
+        for seat in answer.seats
+    )
+    placed = {placement.pod_uid for placement in placements}
+    return placements, [pod for pod in pods if pod.uid not in placed]
 
 
 def demand_milli(pod: Pod) -> int:

@@ -1,4 +1,4 @@
-"""The solver process: reads questions from its standard input, solves one at a time, ends with its parent.
+"""The solver process: reads requests from its standard input, solves one at a time, ends with its parent.
 
 A thread of its own reads, so that the end of the pipe (the parent is gone, however it went) ends this process at once,
 even in the middle of a solve.
@@ -19,27 +19,27 @@ from binpack.solver import wire
 def main() -> None:
     """Serve until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal group; the parent decides
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints must not look like an answer
-    questions: queue.SimpleQueue[wire.Question] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, questions), daemon=True).start()
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints must not look like a reply
+    requests: queue.SimpleQueue[wire.Request] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
 
-    from binpack.solver.model import solve  # loading OR-Tools takes most of a second: the reader must be up before
+    from binpack.solver.solve import solve  # loading OR-Tools takes most of a second: the reader must be up before
 
-    answers.write(wire.READY)
+    replies.write(wire.READY)
     while True:
-        question = questions.get()
+        request = requests.get()
         try:
-            answer = wire.Answer(solution=solve(question.instance, question.budget))
+            reply = wire.Reply(answer=solve(request.question, request.budget))
         except Exception as error:  # the parent plans on without us and counts it
-            answer = wire.Answer(error=f"{type(error).__name__}: {error}")
-        answers.write(wire.framed(answer))
+            reply = wire.Reply(error=f"{type(error).__name__}: {error}")
+        replies.write(wire.framed(reply))
 
 
-def _read(source: BinaryIO, questions: queue.SimpleQueue[wire.Question]) -> None:
+def _read(source: BinaryIO, requests: queue.SimpleQueue[wire.Request]) -> None:
     try:
         while len(header := source.read(wire.HEADER_BYTES)) == wire.HEADER_BYTES:
-            questions.put(wire.question(source.read(wire.body_bytes(header))))
+            requests.put(wire.request(source.read(wire.body_bytes(header))))
     finally:
         os._exit(0)
 

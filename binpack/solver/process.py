@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from binpack.solver import wire
-from binpack.solver.instance import Budget, Instance, Solution
+from binpack.solver.instance import Budget
+from binpack.solver.question import Answer, Question
 from fleet.clock import Clock, SystemClock
 from fleet.plan import SolveStatus
 
@@ -51,12 +52,12 @@ class SolverProcess:
         """Return the process id of the child, None while there is none."""
         return None if self._child is None else self._child.pid
 
-    async def solve(self, instance: Instance, budget: Budget) -> Solution:
-        """Return the child's solution, or one with status LATE_OR_DEAD after at most `budget.wall_s`."""
+    async def solve(self, question: Question, budget: Budget) -> Answer:
+        """Return the child's answer, or one with status LATE_OR_DEAD after at most `budget.wall_s`."""
         try:
             async with asyncio.timeout(budget.wall_s):
                 async with self._turn:
-                    return await self._ask(instance, budget)
+                    return await self._ask(question, budget)
         except TimeoutError:
             return _none(f"no answer within {budget.wall_s} s")
 
@@ -81,7 +82,7 @@ class SolverProcess:
                 await self._starting
         await self._end()
 
-    async def _ask(self, instance: Instance, budget: Budget) -> Solution:
+    async def _ask(self, question: Question, budget: Budget) -> Answer:
         if self._is_closed:
             return _none("the solver is closed")
         if self._child is None and self._clock.monotonic_s() < self._not_before_s:
@@ -91,10 +92,10 @@ class SolverProcess:
         if child is None or child.stdin is None or child.stdout is None:
             return _none("the solver did not start")
         try:
-            child.stdin.write(wire.framed(wire.Question(instance=instance, budget=budget)))
+            child.stdin.write(wire.framed(wire.Request(question=question, budget=budget)))
             await child.stdin.drain()
             header = await child.stdout.readexactly(wire.HEADER_BYTES)
-            answer = wire.answer(await child.stdout.readexactly(wire.body_bytes(header)))
+            reply = wire.reply(await child.stdout.readexactly(wire.body_bytes(header)))
         except (OSError, EOFError, msgspec.MsgspecError) as error:
             self._failed()
             await self._end()
@@ -104,7 +105,7 @@ class SolverProcess:
             await self._end()
             raise
         self._failures = 0
-        return answer.solution or _none(answer.error)
+        return reply.answer or _none(reply.error)
 
     async def _start(self) -> None:
         self.starts += 1
@@ -143,5 +144,5 @@ class SolverProcess:
                 await child.wait()
 
 
-def _none(detail: str) -> Solution:
-    return Solution(status=SolveStatus.LATE_OR_DEAD, detail=detail)
+def _none(detail: str) -> Answer:
+    return Answer(status=SolveStatus.LATE_OR_DEAD, detail=detail)

@@ -7,34 +7,35 @@ from typing import Final
 
 import msgspec
 
-from binpack.solver.instance import Budget, Instance, Solution
+from binpack.solver.instance import Budget
+from binpack.solver.question import Answer, Question
 
 HEADER_BYTES: Final = 4
 READY: Final = b"\x00\x00\x00\x00"  # an empty frame: OR-Tools is loaded, questions may come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Request:
     """One solve."""
 
-    instance: Instance
+    question: Question
     budget: Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The solution, or the text of what went wrong."""
+class Reply:
+    """The answer, or the text of what went wrong."""
 
-    solution: Solution | None = None
+    answer: Answer | None = None
     error: str = ""
 
 
 _encoder = msgspec.msgpack.Encoder()
-_questions = msgspec.msgpack.Decoder(Question)
-_answers = msgspec.msgpack.Decoder(Answer)
+_requests = msgspec.msgpack.Decoder(Request)
+_replies = msgspec.msgpack.Decoder(Reply)
 
 
-def framed(value: Question | Answer) -> bytes:
+def framed(value: Request | Reply) -> bytes:
     """Return the frame that carries the value."""
     body = _encoder.encode(value)
     return len(body).to_bytes(HEADER_BYTES, "big") + body
@@ -45,19 +46,19 @@ def body_bytes(header: bytes) -> int:
     return int.from_bytes(header, "big")
 
 
-def question(body: bytes) -> Question:
-    """Read a question.
+def request(body: bytes) -> Request:
+    """Read a request.
 
     Raises:
         msgspec.DecodeError: It is none.
     """
-    return _questions.decode(body)
+    return _requests.decode(body)
 
 
-def answer(body: bytes) -> Answer:
-    """Read an answer.
+def reply(body: bytes) -> Reply:
+    """Read a reply.
 
     Raises:
         msgspec.DecodeError: It is none.
     """
-    return _answers.decode(body)
+    return _replies.decode(body)

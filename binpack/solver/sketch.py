@@ -1,0 +1,240 @@
+"""What-if nodes: copies of the excerpt's nodes with some of the batch's pods booked, many at once.
+
+Scoring is the index's own, so a pattern costs exactly what the index would charge for its pods one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from binpack.index import room
+from binpack.index.arrays import DEVICE_COLUMNS, Arrays, Bools, Floats, Ints
+from binpack.index.excerpt import Excerpt
+from binpack.index.scorer import Scorer
+from binpack.index.scores import PodClass
+from fleet.device import WHOLE_MILLI, AskKind
+from fleet.pod import Pod
+
+# (pod group, device positions, what the pod costs there after the ones before it), in the order of booking
+Trail = tuple[tuple[int, tuple[int, ...], float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Partly filled nodes.
+
+    Attributes:
+        arrays: One row each.
+        node: Node group of each, (m,).
+        counts: How many pods of each group it was given, (m, groups).
+        cost: What they cost together, milli-GPU, (m,).
+        trails: How they were given.
+    """
+
+    arrays: Arrays
+    node: Ints
+    counts: Ints
+    cost: Floats
+    trails: tuple[Trail, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """One pod more on some rows: (n,) arrays."""
+
+    row: Ints
+    group: Ints
+    position: Ints
+    cost: Floats  # of the row's pods and the new one together
+
+
+class Sketch:
+    """The nodes of an excerpt, equal ones grouped, and the pod groups that may go there.
+
+    Attributes:
+        pods: One pod of each group.
+        counts: Pods per group, (groups,).
+        members: Per node group its nodes, as places in the excerpt, ascending.
+    """
+
+    def __init__(self, excerpt: Excerpt, pods: Sequence[Pod], counts: Sequence[int]) -> None:
+        self.pods = tuple(pods)
+        self.counts = np.array(counts, np.int64)
+        self._classes = [PodClass.of(pod) for pod in pods]
+        self._potential = excerpt.potential()
+        arrays, self._order = _with_devices_sorted(excerpt.arrays(), excerpt.models)
+        surcharge = excerpt.surcharges()
+        self.members = _equal_rows(arrays, surcharge, excerpt)
+        first = np.array([nodes[0] for nodes in self.members], np.int64)
+        self._surcharge = surcharge[:, first]
+        self._place = {node: number for number, nodes in enumerate(self.members) for node in nodes}
+        columns = arrays.columns(first)
+        many = len(first)
+        self.empty = Rows(
+            arrays=Arrays.of_columns(columns, excerpt.models),
+            node=np.arange(many),
+            counts=np.zeros((many, len(self.pods)), np.int64),
+            cost=np.zeros(many),
+            trails=((),) * many,
+        )
+        self._scorer = Scorer(self.empty.arrays, self._potential)
+
+    def group_of(self, node: int) -> int:
+        """Return the node group of a node of the excerpt."""
+        return self._place[node]
+
+    def positions(self, node: int, sketched: tuple[int, ...]) -> tuple[int, ...]:
+        """Return which devices of a real node these positions of a sketched one stand for."""
+        return tuple(int(self._order[node, position]) for position in sketched)
+
+    def sketched(self, node: int, positions: Sequence[int]) -> tuple[int, ...]:
+        """Return the inverse of `positions`."""
+        where = np.argsort(self._order[node])
+        return tuple(int(where[position]) for position in positions)
+
+    def steps(self, rows: Rows) -> Steps:
+        """Return every way to put one pod more on every row, with the best device for each."""
+        scorer = Scorer(rows.arrays, self._potential) if rows is not self.empty else self._scorer
+        found: list[tuple[Ints, Ints, Ints, Floats]] = []
+        for group, pod in enumerate(self.pods):
+            has_room = rows.counts[:, group] < self.counts[group]
+            has_room &= np.isfinite(self._surcharge[group, rows.node])
+            has_room &= room.amounts_suffice(rows.arrays, pod)
+            row = np.flatnonzero(has_room)
+            if not len(row):
+                continue
+            cost, position = scorer.score(self._classes[group], row)
+            fits = cost < np.inf
+            row = row[fits]
+            cost = rows.cost[row] + cost[fits] + self._surcharge[group, rows.node[row]]
+            found.append((row, np.full(len(row), group), position[fits], cost))
+        if not found:
+            nothing = np.zeros(0, np.int64)
+            return Steps(row=nothing, group=nothing, position=nothing, cost=np.zeros(0))
+        row, group_of, position, cost = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return Steps(row=row, group=group_of, position=position, cost=cost)
+
+    def taken(self, rows: Rows, steps: Steps, chosen: Ints) -> Rows:
+        """Return the rows that these of the steps lead to."""
+        row, group, cost = steps.row[chosen], steps.group[chosen], steps.cost[chosen]
+        arrays = Arrays.of_columns(rows.arrays.columns(row), rows.arrays.models)
+        scorer = Scorer(arrays, self._potential)
+        counts = rows.counts[row]
+        counts[np.arange(len(row)), group] += 1
+        devices: list[tuple[int, ...]] = [()] * len(row)
+        for number in np.unique(group).tolist():
+            here = np.flatnonzero(group == number)
+            given, after = self._devices(arrays, scorer, self.pods[number], here, steps.position[chosen[here]])
+            _book(arrays, self.pods[number], here, given, after)
+            for place, mask in zip(here.tolist(), given, strict=True):
+                devices[place] = tuple(np.flatnonzero(mask).tolist())
+        more = cost - rows.cost[row]
+        trails = tuple(
+            (*rows.trails[parent], (number, positions, price))
+            for parent, number, positions, price in zip(
+                row.tolist(), group.tolist(), devices, more.tolist(), strict=True
+            )
+        )
+        return Rows(arrays=arrays, node=rows.node[row], counts=counts, cost=cost, trails=trails)
+
+    def replayed(self, seatings: Sequence[tuple[int, Sequence[tuple[int, tuple[int, ...]]]]]) -> Rows:
+        """Return rows with exactly these pods on exactly these devices.
+
+        Args:
+            seatings: Per row a node group and its (pod group, device positions) in order of booking.
+        """
+        node = np.array([number for number, _ in seatings], np.int64)
+        arrays = Arrays.of_columns(self.empty.arrays.columns(node), self.empty.arrays.models)
+        scorer = Scorer(arrays, self._potential)
+        counts = np.zeros((len(node), len(self.pods)), np.int64)
+        cost = np.zeros(len(node))
+        trails: list[Trail] = [()] * len(node)
+        for row, (number, pods) in enumerate(seatings):
+            here = np.array([row])
+            for group, positions in pods:
+                price = self._replay(arrays, scorer, group, here, positions) + float(self._surcharge[group, number])
+                counts[row, group] += 1
+                cost[row] += price
+                trails[row] = (*trails[row], (group, tuple(positions), price))
+        return Rows(arrays=arrays, node=node, counts=counts, cost=cost, trails=tuple(trails))
+
+    def _replay(self, arrays: Arrays, scorer: Scorer, group: int, row: Ints, positions: tuple[int, ...]) -> float:
+        """Book a pod on these devices of one row; return by how much the potential rose."""
+        pod = self.pods[group]
+        given, after = self._devices(arrays, scorer, pod, row, np.array([-1]))
+        if pod.ask is None:
+            price = float(scorer.score(self._classes[group], row)[0][0])
+        else:
+            if pod.ask.kind is not AskKind.CLASSIC:
+                given = np.zeros_like(given)
+                given[0, list(positions)] = True
+            price = float(scorer.lesser(pod.ask, row, given)[0] - scorer.phi(row)[0])
+        _book(arrays, pod, row, given, after)
+        scorer.renew(row)
+        return price if pod.ask is None else price + float(scorer.phi(row)[0])
+
+    @staticmethod
+    def _devices(arrays: Arrays, scorer: Scorer, pod: Pod, rows: Ints, position: Ints) -> tuple[Bools, Ints]:
+        """Return which devices the pod gets on each row, (n, D), and what every device would keep, (n, D)."""
+        ask = pod.ask
+        if ask is None:
+            return np.zeros((len(rows), arrays.width), np.bool_), arrays.residual[rows]
+        if ask.is_whole or ask.count > 1:
+            return scorer.choose(ask, rows)
+        _, after = room.shared_devices(arrays, ask, rows)
+        return np.arange(arrays.width) == position[:, None], after
+
+
+def _book(arrays: Arrays, pod: Pod, rows: Ints, given: Bools, after: Ints) -> None:
+    """Book the pod on each of the rows, which are all different."""
+    wanted, ask = pod.requests, pod.ask
+    arrays.milli_cpu[rows] -= wanted.milli_cpu
+    arrays.memory_bytes[rows] -= wanted.memory_bytes
+    arrays.pod_slots[rows] -= wanted.pod_slots
+    for name, amount in wanted.extended:
+        arrays.extended(name)[rows] -= amount
+    if ask is None:
+        return
+    arrays.untouched[rows] *= ~given
+    arrays.residual[rows] = np.where(given, after, arrays.residual[rows])
+    known = given & (arrays.total_mib[rows] > 0)
+    if ask.is_whole:
+        arrays.free_milli[rows] -= WHOLE_MILLI * given
+        arrays.free_mib[rows] -= arrays.total_mib[rows] * known
+    else:
+        arrays.free_milli[rows] -= ask.milli_gpu * given
+        arrays.free_mib[rows] -= ask.memory_mib * known
+
+
+def _with_devices_sorted(arrays: Arrays, models: Sequence[str]) -> tuple[Arrays, Ints]:
+    """Return the nodes with their devices in an order of state, so that equal nodes read alike, and that order, (n, D).
+
+    Who else uses a device and when its node last changed makes no difference to a batch.
+    """
+    columns = arrays.columns(np.arange(arrays.count))
+    for name in ("users", "version", "node_class"):
+        columns[name][:] = 0
+    order = np.tile(np.arange(arrays.width), (arrays.count, 1))
+    for name in reversed(DEVICE_COLUMNS):
+        keys = np.take_along_axis(columns[name], order, axis=1)
+        order = np.take_along_axis(order, np.argsort(-keys, axis=1, kind="stable"), axis=1)
+    for name in DEVICE_COLUMNS:
+        columns[name] = np.take_along_axis(columns[name], order, axis=1)
+    return Arrays.of_columns(columns, models), order
+
+
+def _equal_rows(arrays: Arrays, surcharge: Floats, excerpt: Excerpt) -> tuple[tuple[int, ...], ...]:
+    """Return the nodes in groups that no pod of the batch can tell apart."""
+    columns = arrays.columns(np.arange(arrays.count))
+    reserved = np.zeros((arrays.count, len(excerpt.reserves)), np.int64)
+    for number, reserve in enumerate(excerpt.reserves):
+        reserved[list(reserve.nodes), number] = 1
+    parts = [columns[name].reshape(arrays.count, -1) for name in sorted(columns)]
+    rows = np.ascontiguousarray(np.concatenate([*parts, reserved, surcharge.T.view(np.int64)], axis=1))
+    groups: dict[bytes, list[int]] = {}
+    for node in range(arrays.count):
+        groups.setdefault(rows[node].tobytes(), []).append(node)
+    return tuple(tuple(nodes) for nodes in groups.values())
