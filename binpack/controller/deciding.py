@@ -39,6 +39,8 @@ class Decider:
     async def __call__(self, world: World, batch: Sequence[Pod]) -> Plan:
         """Return the plan of one batch; it breaks no rule against the cluster as it is known when this returns."""
         world.refresh()
+        # Each pod teaches the demand mix once: those that wait were counted when they came.
+        world.index.learn(pod for pod in batch if pod.uid not in world.waiting)
         plans = [draft(world.index, batch)]
         improved = await self._improved(world, batch, plans[0])
         if improved is not None:
