@@ -1,12 +1,13 @@
 """An independent count over raw API objects: who holds what, and is anything held twice.
 
 Reads plain JSON and shares no code with decode, ledger or planner, so that a fault there cannot hide itself here.
-It understands what the demo, the benchmarks and the contract tests create: CPU, memory, pod slots, chosen whole
-devices, shares in milli-GPU and MiB, and nvidia.com/gpu counts.
+It understands CPU, memory, pod slots, chosen whole devices, shares in milli-GPU and MiB, nvidia.com/gpu counts, and
+what KAI's annotations and HAMi's resources ask.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,12 +16,19 @@ from typing import Any
 
 _SUFFIX = {"m": Decimal("0.001"), "": Decimal(1), "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9)}
 _SUFFIX |= {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "P": Decimal(10**15),
+    "E": Decimal(10**18),
+    "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
     "T": Decimal(10**12),
     "Ki": Decimal(2**10),
     "Mi": Decimal(2**20),
     "Gi": Decimal(2**30),
     "Ti": Decimal(2**40),
 }
+_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,39 @@ def recount(nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ask:
+    """What a pod asks of each of its recorded devices, or how many cards it has counted only."""
+
+    devices: int = 0
+    milli: int = 0
+    mib: int = 0
+    is_whole: bool = False
+    counted: int = 0
+
+
+def _ask(pod: Mapping[str, Any], request: Mapping[str, Decimal]) -> _Ask:
+    notes = pod["metadata"].get("annotations") or {}
+    amount = {key: int(value) for key, value in request.items() if "/" in key}
+    count = amount.get("nvidia.com/gpu", 0)
+    if amount.get("berthmaster.dev/gpu"):
+        return _Ask(devices=amount["berthmaster.dev/gpu"], milli=1000, is_whole=True)
+    if amount.get("berthmaster.dev/gpu-milli") or amount.get("berthmaster.dev/gpu-memory-mib"):
+        milli, mib = amount.get("berthmaster.dev/gpu-milli", 0), amount.get("berthmaster.dev/gpu-memory-mib", 0)
+        return _Ask(devices=1, milli=milli, mib=mib)
+    cores, mib = amount.get("nvidia.com/gpucores", 0), amount.get("nvidia.com/gpumem", 0)
+    percentage = amount.get("nvidia.com/gpumem-percentage", 0)
+    if cores or mib or percentage:
+        # Without a wish for memory HAMi gives all of it, so nobody else fits on the card.
+        ratio = max(cores, 0 if mib else percentage or 100)
+        return _Ask(devices=count or 1, milli=10 * ratio, mib=mib)
+    if "gpu-fraction" in notes or "gpu-memory" in notes:
+        devices = int(notes.get("gpu-fraction-num-devices", 1))
+        milli = -(-number(notes.get("gpu-fraction", 0)) * 1000 // 1)
+        return _Ask(devices=devices, milli=int(milli), mib=int(number(notes.get("gpu-memory", 0))))
+    return _Ask(counted=count)
+
+
 @dataclass(slots=True)
 class _Card:
     milli: int = 0
@@ -100,21 +141,18 @@ def _recount_node(node: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> tup
             sums[key] += value
         sums["pods"] += 1
         devices = _devices(pod, name)
-        chosen = int(request.get("berthmaster.dev/gpu", 0))
-        share = int(request.get("berthmaster.dev/gpu-milli", 0))
-        share_mib = int(request.get("berthmaster.dev/gpu-memory-mib", 0))
-        gpu_milli += 1000 * int(request.get("nvidia.com/gpu", 0)) + 1000 * chosen + share
-        wanted = chosen or (1 if share or share_mib else 0)
-        if len(set(devices)) != wanted or len(devices) != wanted:
+        ask = _ask(pod, request)
+        gpu_milli += 1000 * ask.counted + ask.devices * ask.milli
+        if len(set(devices)) != ask.devices or len(devices) != ask.devices:
             title = f"pod {pod['metadata'].get('namespace')}/{pod['metadata']['name']} on node {name}"
-            faults.append(f"{title} asks for {wanted} devices and its record names {devices}")
+            faults.append(f"{title} asks for {ask.devices} devices and its record names {devices}")
             continue
         for device in devices:
             card = cards[device]
             card.holders += 1
-            card.is_whole |= bool(chosen)
-            card.milli += 1000 if chosen else share
-            card.mib += share_mib
+            card.is_whole |= ask.is_whole
+            card.milli += ask.milli
+            card.mib += ask.mib
     return gpu_milli, [*faults, *_card_faults(node, cards), *_sum_faults(node, sums)]
 
 
@@ -168,7 +206,12 @@ def _request(pod: Mapping[str, Any]) -> dict[str, Decimal]:
 
 
 def number(text: Any) -> Decimal:
-    """Return a quantity as a number of base units; only the suffixes that machines write."""
-    plain = str(text)
-    suffix = plain.lstrip("0123456789.")
-    return Decimal(plain[: len(plain) - len(suffix)]) * _SUFFIX[suffix]
+    """Return a quantity as a number of base units.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = _QUANTITY.fullmatch(str(text).strip())
+    if found is None or not any(map(str.isdigit, found[1])) or found[2] not in _SUFFIX:
+        raise ValueError(f"{text!r} is not a quantity")
+    return Decimal(found[1]) * _SUFFIX[found[2]]

@@ -110,6 +110,7 @@ class Turns:
         world = self._world
         if world.refresh():
             await self._requeue_waiting()
+        self._speak()
         if not world.queue:
             return
         await self._collect()

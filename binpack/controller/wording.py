@@ -21,7 +21,8 @@ def needs(pod: Pod) -> str:
             parts.append(f"{' and '.join(share)} on {_plural(ask.count, f'{kind}device')}")
         else:
             parts.append(f"{ask.count} free {kind}device{'s' if ask.count != 1 else ''} on one node")
-    parts.append(amount("milli_cpu", pod.requests.milli_cpu))
+    if pod.requests.milli_cpu or not parts:
+        parts.append(amount("milli_cpu", pod.requests.milli_cpu))
     if pod.requests.memory_bytes:
         parts.append(amount("memory_bytes", pod.requests.memory_bytes))
     parts += [amount(name, value) for name, value in pod.requests.extended]

@@ -22,6 +22,7 @@ from functools import lru_cache
 from fleet import labels, quantity
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.errors import DecodeError
+from fleet.resources import UNLIMITED
 
 _NOTES = (
     labels.GPU_MODELS,
@@ -133,6 +134,8 @@ def _number(texts: Mapping[str, str], name: str, read: Callable[[str], int]) -> 
         raise DecodeError(f"{name}: {error}") from error
     if number == 0:
         raise DecodeError(f"{name}: {texts[name]!r} asks for nothing")
+    if number > UNLIMITED:
+        raise DecodeError(f"{name}: {texts[name][:80]!r} is beyond any machine")
     return number
 
 
