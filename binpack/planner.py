@@ -25,7 +25,9 @@ from fleet.resources import Resources
 # What leaving out one milli-GPU of demand costs, in milli-GPU of potential: more than placing it ever does.
 UNPLACED_PRICE: Final = 1000
 _NODES_PER_KIND: Final = 8
+_LEAST_SAVING_MILLI: Final = 0.1  # below this another plan differs by tie-breaks and rounding
 _LEAST_DEMAND_MILLI: Final = 100
+_MOST_DEMAND_MILLI: Final = 1_000_000
 _MILLI_CPU_PER_MILLI_GPU: Final = 16  # a machine of the openb trace has 17 cores per GPU
 _MIB_PER_MILLI_GPU: Final = 80  # for a share of memory alone: as on a card of 80 GiB
 
@@ -119,8 +121,9 @@ def question_of(index: Index, pods: Sequence[Pod], plan: Plan) -> Question | Non
         pods: The batch.
         plan: The draft.
     """
-    kinds = _kinds(pods)
-    if len(pods) < 2 or (len(kinds) == 1 and not (plan.placements and plan.unplaced)):
+    placed = {placement.pod_uid for placement in plan.placements}
+    kinds = [kind for kind in _kinds(pods) if kind[0].uid in placed or index.options(kind[0], 1)]
+    if sum(map(len, kinds)) < 2 or (len(kinds) == 1 and not (plan.placements and plan.unplaced)):
         return None
     numbers = {pod.uid: number for number, kind in enumerate(kinds) for pod in kind}
     tiers = sorted({kind[0].priority for kind in kinds})
@@ -134,7 +137,7 @@ def question_of(index: Index, pods: Sequence[Pod], plan: Plan) -> Question | Non
         kinds=tuple(
             Kind(
                 pod=Pod(uid="", name="", requests=kind[0].requests, ask=kind[0].ask),
-                count=len(kind),
+                uids=tuple(pod.uid for pod in kind),
                 tier=tiers.index(kind[0].priority),
                 demand=demand_milli(kind[0]),
             )
@@ -163,21 +166,21 @@ def improve(plan: Plan, pods: Sequence[Pod], question: Question, answer: Answer)
     """
     if not answer.seats:
         return replace(plan, solve_status=answer.status)
-    placements, left_out = _seated(pods, question, answer)
+    placements = _seated(question, answer)
+    placed = {placement.pod_uid for placement in placements}
     reasons = {unplaced.pod_uid: unplaced for unplaced in plan.unplaced}
     unplaced = tuple(
         reasons.get(pod.uid)
         or Unplaced(pod_uid=pod.uid, reason=Reason.INSUFFICIENT, detail="its room is better used by others")
-        for pod in left_out
+        for pod in pods
+        if pod.uid not in placed
     )
-    # By integers as far as they go: the price of a high priority would swallow the difference in cost.
     saved_price = price_left_out(pods, plan.unplaced) - price_left_out(pods, unplaced)
     saved_cost = answer.draft_cost - answer.cost
     gap = answer.gap
-    if saved_price < 0 or (saved_price == 0 and saved_cost <= 0) or saved_price + saved_cost <= 0:
-        if gap is not None:
-            gap = max(0.0, gap - (saved_price + saved_cost))
-        return replace(plan, solve_status=answer.status, bound=None if gap is None else plan.objective - gap)
+    if saved_price < 0 or saved_price + saved_cost < _LEAST_SAVING_MILLI:
+        bound = None if gap is None else plan.objective - max(0.0, saved_price + saved_cost) - gap
+        return replace(plan, solve_status=answer.status, bound=bound)
     objective = plan.objective - saved_price - saved_cost
     return Plan(
         placements=placements,
@@ -197,13 +200,13 @@ def _kinds(pods: Iterable[Pod]) -> list[list[Pod]]:
     return list(kinds.values())
 
 
-def _seated(pods: Sequence[Pod], question: Question, answer: Answer) -> tuple[tuple[Placement, ...], list[Pod]]:
-    """Return the answer's seats given to pods by name, and the pods without one."""
-    waiting = [iter(kind) for kind in _kinds(pods)]
+def _seated(question: Question, answer: Answer) -> tuple[Placement, ...]:
+    """Return the answer's seats given to pods, those of a kind in the order of the question."""
+    waiting = [iter(kind.uids) for kind in question.kinds]
     excerpt = question.excerpt
-    placements = tuple(
+    return tuple(
         Placement(
-            pod_uid=next(waiting[seat.kind]).uid,
+            pod_uid=next(waiting[seat.kind]),
             berth=Berth(
                 node=excerpt.names[seat.node],
                 devices=tuple(excerpt.device_ids[seat.node][position] for position in seat.positions),
@@ -212,16 +215,15 @@ def _seated(pods: Sequence[Pod], question: Question, answer: Answer) -> tuple[tu
         )
         for seat in answer.seats
     )
-    placed = {placement.pod_uid for placement in placements}
-    return placements, [pod for pod in pods if pod.uid not in placed]
 
 
 def demand_milli(pod: Pod) -> int:
-    """Return how much demand the pod is, in milli-GPU, CPU counted by what machines have of both; at least 100."""
+    """Return how much demand the pod is, in milli-GPU, CPU counted by what machines have of both: 100 to a million."""
     ask, of_devices = pod.ask, 0
     if ask is not None:
         of_devices = ask.total_milli_gpu or ask.count * ask.memory_mib // _MIB_PER_MILLI_GPU
-    return max(_LEAST_DEMAND_MILLI, of_devices + max(0, pod.requests.milli_cpu) // _MILLI_CPU_PER_MILLI_GPU)
+    demand = of_devices + max(0, pod.requests.milli_cpu) // _MILLI_CPU_PER_MILLI_GPU
+    return min(_MOST_DEMAND_MILLI, max(_LEAST_DEMAND_MILLI, demand))
 
 
 def prices(pods: Iterable[Pod]) -> dict[str, int]:

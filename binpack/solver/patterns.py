@@ -43,7 +43,7 @@ class Effort:
 
     singles: int = 12
     rounds: int = 3
-    depth: int = 4
+    depth: int = 2
     beam: int = 4
     widest: int = 256
 

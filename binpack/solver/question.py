@@ -14,14 +14,14 @@ class Kind:
     """Pods of a batch that nothing tells apart.
 
     Attributes:
-        pod: One of them.
-        count: How many there are.
+        pod: What all of them ask; no more of it is filled in.
+        uids: Who they are, in the order in which they are seated.
         tier: Rank of their priority within the batch, 0 = lowest.
         demand: Of one, in milli-GPU.
     """
 
     pod: Pod
-    count: int
+    uids: tuple[str, ...]
     tier: int
     demand: int
 

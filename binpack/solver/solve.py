@@ -20,10 +20,10 @@ def solve(question: Question, budget: Budget, effort: Effort | None = None) -> A
         ValueError: CP-SAT refuses the model.
     """
     kinds = question.kinds
-    sketch = Sketch(question.excerpt, [kind.pod for kind in kinds], [kind.count for kind in kinds])
+    sketch = Sketch(question.excerpt, [kind.pod for kind in kinds], [len(kind.uids) for kind in kinds])
     columns = Columns(
         sketch,
-        [PodGroup(count=kind.count, tier=kind.tier, demand=kind.demand) for kind in kinds],
+        [PodGroup(count=len(kind.uids), tier=kind.tier, demand=kind.demand) for kind in kinds],
         question.excerpt.reserves,
         question.excerpt.reserve_price,
         question.unplaced_price,

@@ -4,21 +4,18 @@ import asyncio
 import os
 import signal
 import sys
+from dataclasses import replace
 
 import pytest
 import uvloop
 
-from binpack.solver.instance import Budget, Column, Instance, PodGroup
+from binpack.solver.instance import Budget
 from binpack.solver.process import SolverProcess
+from binpack.solver.solve import solve
 from fleet.plan import SolveStatus
+from tests.support.questions import two_pods_two_nodes
 
-TINY = Instance(
-    pods=(PodGroup(count=1, tier=0, weight=1),),
-    node_counts=(1, 1),
-    columns=(Column(node_group=0, takes=((0, 1),), cost=5), Column(node_group=1, takes=((0, 1),), cost=3)),
-    hint=(1, 0),
-    unplaced_price=1000,
-)
+TINY = two_pods_two_nodes()
 PATIENT = Budget(wall_s=60.0)
 IMPATIENT = Budget(wall_s=0.3)
 
@@ -54,26 +51,22 @@ async def test_the_real_child_answers_again_and_again():
     solver = SolverProcess()
     try:
         for _ in range(2):
-            solution = await solver.solve(TINY, PATIENT)
-            assert (solution.status, solution.uses, solution.objective) == (SolveStatus.OPTIMAL, (0, 1), 3)
+            answer = await solver.solve(TINY, PATIENT)
+            assert answer == solve(TINY, PATIENT)
+            assert answer.status is SolveStatus.OPTIMAL
+            assert len(answer.seats) == 2
         assert (solver.starts, solver.lates, solver.deaths) == (1, 0, 0)
     finally:
         await solver.close()
 
 
 async def test_an_error_inside_the_child_is_told_and_the_child_lives_on():
-    broken = Instance(
-        pods=TINY.pods,
-        node_counts=(1,),
-        columns=(Column(node_group=0, takes=((0, 1),), cost=2**62),),
-        hint=(1,),
-        unplaced_price=2**62,
-    )
+    broken = replace(TINY, unplaced_price=2**60)
     solver = SolverProcess()
     try:
-        solution = await solver.solve(broken, PATIENT)
-        assert solution.status is SolveStatus.LATE_OR_DEAD
-        assert "ValueError" in solution.detail
+        answer = await solver.solve(broken, PATIENT)
+        assert answer.status is SolveStatus.LATE_OR_DEAD
+        assert "Error" in answer.detail
         assert (await solver.solve(TINY, PATIENT)).status is SolveStatus.OPTIMAL
         assert solver.starts == 1
     finally:
@@ -110,9 +103,9 @@ async def test_a_child_that_is_still_starting_is_not_killed_for_it():
 async def test_a_dead_or_mad_child_costs_one_answer(script):
     solver = SolverProcess(Clock(), child(script))
     try:
-        solution = await solver.solve(TINY, PATIENT)
-        assert solution.status is SolveStatus.LATE_OR_DEAD
-        assert solution.detail
+        answer = await solver.solve(TINY, PATIENT)
+        assert answer.status is SolveStatus.LATE_OR_DEAD
+        assert answer.detail
         assert solver.deaths == 1
         assert solver.pid is None
     finally:
@@ -153,17 +146,12 @@ async def test_repeated_failures_are_paced_by_the_clock():
 
 
 async def test_questions_queue_up_and_nobody_gets_the_answer_of_another():
-    cheaper = Instance(
-        pods=TINY.pods,
-        node_counts=TINY.node_counts,
-        columns=(Column(node_group=0, takes=((0, 1),), cost=2), TINY.columns[1]),
-        hint=(1, 0),
-        unplaced_price=1000,
-    )
+    other = replace(TINY, seats=TINY.seats[:1])
     solver = SolverProcess()
     try:
-        answers = await asyncio.gather(*(solver.solve(i, PATIENT) for i in (TINY, cheaper, TINY, cheaper)))
-        assert [answer.objective for answer in answers] == [3, 2, 3, 2]
+        answers = await asyncio.gather(*(solver.solve(one, PATIENT) for one in (TINY, other, TINY, other)))
+        assert answers == [solve(one, PATIENT) for one in (TINY, other, TINY, other)]
+        assert answers[0].draft_cost != answers[1].draft_cost
     finally:
         await solver.close()
 
