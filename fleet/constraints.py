@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+# What Go's strconv.ParseInt takes: Python's int would also read "1_000", which is a legal label value.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +72,9 @@ class Requirement:
 
 
 def _compares(operator: str, value: str, bound: str) -> bool:
-    try:
-        number, limit = int(value), int(bound)
-    except ValueError:
+    if not (_INTEGER.fullmatch(value) and _INTEGER.fullmatch(bound)):
         return False
-    return number > limit if operator == "Gt" else number < limit
+    return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +127,7 @@ class NodeConstraints:
         if is_cordoned and not any(t.tolerates(CORDON) for t in self.tolerations):
             return Mismatch.CORDONED
         for taint in taints:
-            if taint.effect == "PreferNoSchedule" or taint == CORDON:
-                continue
-            if not any(t.tolerates(taint) for t in self.tolerations):
+            if taint.effect != "PreferNoSchedule" and not any(t.tolerates(taint) for t in self.tolerations):
                 return Mismatch.TAINT
         return None
 

@@ -41,7 +41,6 @@ KAI_GPU_FRACTION_DEVICES = "gpu-fraction-num-devices"
 
 # Gangs are planned as a whole or not at all; until they are modelled their pods wait.
 GANG = f"{DOMAIN}/gang"
-GANG_SIZE = f"{DOMAIN}/gang-size"
 
 # Nodes.
 DEVICE_SHARING = f"{DOMAIN}/device-sharing"
@@ -50,7 +49,6 @@ GPU_PRODUCT = "nvidia.com/gpu.product"
 GPU_MEMORY = "nvidia.com/gpu.memory"
 GPU_COUNT = "nvidia.com/gpu.count"
 HOSTNAME = "kubernetes.io/hostname"
-UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 NODE_NAME_FIELD = "metadata.name"
 
 # Pod condition written while a pod waits, and the ones that say why it is treated specially.

@@ -25,6 +25,8 @@ ZONE = {"zone": "a", "cores": "64"}
         ("Lt", ("8",), "x", False),
         ("Gt", ("8", "9"), "10", False),
         ("Gt", ("8",), None, False),
+        ("Gt", ("8",), "1_000", False),
+        ("Lt", ("8",), "-9", True),
         ("Resembles", ("a",), "a", False),
     ],
 )
@@ -81,5 +83,8 @@ def test_a_cordon_is_tolerated_like_a_taint_and_preferences_never_exclude() -> N
     patient = NodeConstraints(tolerations=(Toleration(key=CORDON.key, operator="Exists"),))
     assert patient.mismatch("n1", {}, (CORDON,), is_cordoned=True) is None
     assert NodeConstraints().mismatch("n1", {}, (CORDON,), is_cordoned=True) is Mismatch.CORDONED
+    # A cordon's taint excludes even where the cordon itself is gone already, or never was there.
+    assert NodeConstraints().mismatch("n1", {}, (CORDON,), is_cordoned=False) is Mismatch.TAINT
+    assert patient.mismatch("n1", {}, (CORDON,), is_cordoned=False) is None
     mild = (Taint(key="k", effect="PreferNoSchedule"),)
     assert NodeConstraints().mismatch("n1", {}, mild, is_cordoned=False) is None
