@@ -24,7 +24,9 @@ from fleet.resources import Resources
 
 # What leaving out one milli-GPU of demand costs, in milli-GPU of potential: more than placing it ever does.
 UNPLACED_PRICE: Final = 1000
+# Nodes of different cost looked at per kind of pod; of equal ones as many as pods of the kind and a few rivals.
 _NODES_PER_KIND: Final = 8
+_RIVALS: Final = 4
 _LEAST_SAVING_MILLI: Final = 0.1  # below this another plan differs by tie-breaks and rounding
 _LEAST_DEMAND_MILLI: Final = 100
 _MOST_DEMAND_MILLI: Final = 1_000_000
@@ -128,7 +130,8 @@ def question_of(index: Index, pods: Sequence[Pod], plan: Plan) -> Question | Non
     numbers = {pod.uid: number for number, kind in enumerate(kinds) for pod in kind}
     tiers = sorted({kind[0].priority for kind in kinds})
     nodes = {placement.berth.node for placement in plan.placements}
-    excerpt = index.excerpt([(kind[0], len(kind)) for kind in kinds], _NODES_PER_KIND, nodes)
+    wanted = [(kind[0], len(kind) + min(len(pods) - len(kind), _RIVALS)) for kind in kinds]
+    excerpt = index.excerpt(wanted, _NODES_PER_KIND, nodes)
     if excerpt is None:
         return None
     place = {name: number for number, name in enumerate(excerpt.names)}

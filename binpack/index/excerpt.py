@@ -66,7 +66,7 @@ def nearest(cost: Floats, order: Ints, most: int, many: int) -> Ints:
         cost: Cost per slot, (count,), inf where the pod does not fit.
         order: Tie-break per slot.
         most: Different costs to look at; equal costs mean, nearly always, equal nodes.
-        many: Slots to take of each cost: no more than there are pods of the kind.
+        many: Slots to take of each cost.
     """
     slots = np.flatnonzero(cost < np.inf)
     ranked = slots[np.lexsort((order[slots], cost[slots]))]

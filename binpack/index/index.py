@@ -25,7 +25,7 @@ from fleet.plan import Placement, Unplaced
 from fleet.pod import Berth, Pod
 
 _LEAST_PRICED_MILLI = 300
-_LAST_RESORT_MILLI = 10_000.0  # a CPU-only pod on a node with devices, in a batch where other nodes may fill up
+_LAST_RESORT_MILLI = 10_000.0  # a CPU-only pod on a node with devices while others have room; dearer than anything else
 
 
 class Index:
@@ -38,7 +38,7 @@ class Index:
 
     Equal costs go to the smallest node name, so the answer depends on the state alone, not on the order
     in which nodes were added. A pod is left out only if no node can hold it; CPU-only pods leave nodes with devices
-    alone while another has room. The parameters (`Weights`) come from a random search on seeds 1001..1003 of six openb
+    alone while another has room, and have them as their last options. The parameters (`Weights`) come from a random search on seeds 1001..1003 of six openb
     traces, rounded; models in the pod's order, several shares per pod, CPU-only nodes and device memory came later.
     """
 
@@ -130,7 +130,7 @@ class Index:
         """Return what a batch solver must know; None if no node can hold any of the pods.
 
         Args:
-            groups: One pod of each kind, and how many there are of it.
+            groups: One pod of each kind, and how many equal nodes to include for it.
             most: Nodes of different cost to look at per kind.
             also: Nodes to include whatever they cost.
         """
@@ -162,9 +162,7 @@ class Index:
         allowed = room.nodes_with_room(arrays, self._eligibility, pod)
         cost = np.where(allowed, 0.0, np.inf)
         if pod.ask is None:
-            has_devices = arrays.has_devices[: arrays.count] > 0
-            if (allowed & ~has_devices).any():
-                cost[has_devices] += _LAST_RESORT_MILLI
+            self._spare_devices(cost, allowed)
         elif self._price is not None:
             priced = max(pod.ask.total_milli_gpu, _LEAST_PRICED_MILLI)
             cost += priced * self._price[arrays.node_model[: arrays.count]]
@@ -177,7 +175,7 @@ class Index:
         score, position = self._cache.scores(PodClass.of(pod))
         cost = np.where(room.nodes_with_room(arrays, self._eligibility, pod), score, np.inf)
         if pod.ask is None:
-            self._leave_devices_alone(cost)
+            self._spare_devices(cost, cost < np.inf)
         elif self._price is not None:
             priced = max(pod.ask.total_milli_gpu, _LEAST_PRICED_MILLI)
             cost += priced * self._price[arrays.node_model[: arrays.count]]
@@ -186,10 +184,11 @@ class Index:
             cost[charged] += self._weights.reserved_milli
         return cost, position.astype(np.int64, copy=False)
 
-    def _leave_devices_alone(self, cost: Floats) -> None:
-        has_devices: Bools = self._arrays.has_devices[: self._arrays.count] > 0
-        if (cost[~has_devices] < np.inf).any():
-            cost[has_devices] = np.inf
+    def _spare_devices(self, cost: Floats, has_room: Bools) -> None:
+        """Make nodes with devices the last resort of a CPU-only pod while another node has room."""
+        has_devices = self._arrays.has_devices[: self._arrays.count] > 0
+        if (has_room & ~has_devices).any():
+            cost[has_devices] += _LAST_RESORT_MILLI
 
     def _placement(self, pod: Pod, slot: int, cost: float, position: int) -> Placement:
         ask, arrays = pod.ask, self._arrays
