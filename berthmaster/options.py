@@ -8,10 +8,13 @@ from typing import Any, TypeVar
 
 import click
 import uvloop
+from rich.console import Console
 
 from fleet.clock import SystemClock
 from fleet.errors import BerthmasterError
 from fleet.kube.credentials import Connection, connection
+
+_PIPE_COLUMNS = 240
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,6 +33,12 @@ def kubeconfig_option(function: F) -> F:
 def json_option(function: F) -> F:
     """Add --json."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")(function)
+
+
+def output(*, is_error: bool = False) -> Console:
+    """Return where a command prints for people; into a pipe it prints wide lines, so that names are found whole."""
+    console = Console(highlight=False, stderr=is_error)
+    return console if console.is_terminal else Console(highlight=False, stderr=is_error, width=_PIPE_COLUMNS)
 
 
 def connect(kubeconfig: str | None, context: str | None) -> Connection:

@@ -7,6 +7,7 @@ what KAI's annotations and HAMi's resources ask.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -116,8 +117,8 @@ def _ask(pod: Mapping[str, Any], request: Mapping[str, Decimal]) -> _Ask:
         return _Ask(devices=count or 1, milli=10 * ratio, mib=mib)
     if "gpu-fraction" in notes or "gpu-memory" in notes:
         devices = int(notes.get("gpu-fraction-num-devices", 1))
-        milli = -(-number(notes.get("gpu-fraction", 0)) * 1000 // 1)
-        return _Ask(devices=devices, milli=int(milli), mib=int(number(notes.get("gpu-memory", 0))))
+        fraction = 1000 * number(notes.get("gpu-fraction", 0))
+        return _Ask(devices=devices, milli=math.ceil(fraction), mib=int(number(notes.get("gpu-memory", 0))))
     return _Ask(counted=count)
 
 

@@ -6,11 +6,11 @@ import json
 from dataclasses import asdict
 
 import click
-from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
 from berthmaster.explain import Explanation, explain
-from berthmaster.options import connect, json_option, kubeconfig_option, run
+from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.view import watched
 from fleet.clock import SystemClock
 
@@ -41,14 +41,21 @@ async def _explain(name: str, namespace: str, most: int, kubeconfig: str | None,
 
 
 def _print(found: Explanation) -> None:
-    console = Console(highlight=False)
-    console.print(f"[bold]{found.pod}[/] is {found.standing.value}; it needs {found.needs}")
+    console = output()
+    console.print(f"[bold]{found.pod}[/] is {found.standing.value}; it needs {escape(found.needs)}")
     if found.berth is not None:
         devices = f", devices {', '.join(found.berth.devices)}" if found.berth.devices else ""
         console.print(f"berth: {found.berth.node}{devices}")
-    console.print(f"why: {found.why}")
+    console.print(f"why: {escape(found.why)}")
     if found.options:
-        table = Table("node", "devices", "cost, milli-GPU", "", box=None, header_style="bold")
+        table = Table(
+            Column("node", overflow="fold"),
+            Column("devices", overflow="fold"),
+            "cost, milli-GPU",
+            "",
+            box=None,
+            header_style="bold",
+        )
         for option in found.options:
             table.add_row(
                 option.node, ",".join(option.devices) or "-", f"{option.cost:.3f}", "<- here" if option.is_taken else ""
@@ -56,4 +63,4 @@ def _print(found: Explanation) -> None:
         console.print(f"feasible on {found.feasible_nodes} nodes; the cheapest berths:")
         console.print(table)
     for reason, nodes in found.excluded:
-        console.print(f"{nodes} nodes excluded: {reason}")
+        console.print(f"{nodes} nodes excluded: {escape(reason)}")

@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import click
-from binpack.planner import plan_batch
-from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
-from berthmaster.options import connect, json_option, kubeconfig_option, run
+from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.view import View, watched
 from binpack.controller.triage import Handling, handling
 from binpack.controller.wording import sentence
+from binpack.planner import plan_batch
 from binpack.solver.instance import Budget
 from fleet.clock import SystemClock
 from fleet.plan import Plan
@@ -79,11 +79,16 @@ def _document(pods: dict[str, Pod], plan: Plan) -> dict[str, Any]:
 
 
 def _print(pods: dict[str, Pod], plan: Plan) -> None:
-    console = Console(highlight=False)
+    console = output()
     if not pods:
         console.print("no gated pods: nothing to plan")
         return
-    table = Table("pod", "node", "devices", "cost, milli-GPU", box=None, header_style="bold")
+    table = Table(
+        *(Column(name, overflow="fold") for name in ("pod", "node", "devices")),
+        "cost, milli-GPU",
+        box=None,
+        header_style="bold",
+    )
     for placement in plan.placements:
         table.add_row(
             pods[placement.pod_uid].key,
@@ -94,7 +99,7 @@ def _print(pods: dict[str, Pod], plan: Plan) -> None:
     console.print(table)
     for unplaced in plan.unplaced:
         pod = pods[unplaced.pod_uid]
-        console.print(f"[yellow]{pod.key} waits[/] ({unplaced.reason.value}): {sentence(pod, unplaced)}")
+        console.print(f"[yellow]{pod.key} waits[/] ({unplaced.reason.value}): {escape(sentence(pod, unplaced))}")
     proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:.1f}, gap {plan.gap_ratio:.2%}"
     console.print(
         f"{len(plan.placements)} placed, {len(plan.unplaced)} waiting; plan by the {plan.source.value} "

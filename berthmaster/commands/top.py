@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import click
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
-from berthmaster.options import connect, json_option, kubeconfig_option, run
+from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.view import View, watched
 from binpack.fragmentation import fragmented_milli_gpu
 from binpack.index.mix import default_mix
-from binpack.state import NodeState
+from binpack.state import DeviceState, NodeState
 from fleet import labels
 from fleet.clock import SystemClock
 
@@ -25,7 +26,12 @@ _REFRESH_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """All devices of one model: how many are untouched, partly used, full or dead, and what is left of them."""
+    """All devices of one model: how many are untouched, partly used, full or dead, and what is left of them.
+
+    Attributes:
+        free_milli_gpu: Of healthy devices.
+        allocated_ratio: Held part of all devices, dead ones included, whether or not it can be given again.
+    """
 
     model: str
     nodes: int
@@ -60,10 +66,10 @@ def summarise(
     states: Mapping[str, NodeState], *, pods: int, waiting: int, fragmented: float, warnings: tuple[str, ...]
 ) -> Summary:
     """Return the summary of these node states. Pure."""
-    by_model: dict[str, list[NodeState]] = defaultdict(list)
-    for state in states.values():
-        if state.devices:
-            by_model[state.devices[0].device.model or "unknown"].append(state)
+    by_model: dict[str, list[tuple[str, DeviceState]]] = defaultdict(list)
+    for name, state in states.items():
+        for device in state.devices:
+            by_model[device.device.model or "unknown"].append((name, device))
     return Summary(
         nodes=len(states),
         pods=pods,
@@ -75,22 +81,23 @@ def summarise(
     )
 
 
-def _row(model: str, members: list[NodeState]) -> ModelRow:
-    devices = [device for state in members for device in state.devices]
+def _row(model: str, members: list[tuple[str, DeviceState]]) -> ModelRow:
+    devices = [device for _, device in members]
     untouched = sum(device.is_untouched for device in devices)
     full = sum(device.free_milli <= 0 for device in devices)
     unhealthy = sum(not device.device.is_healthy for device in devices)
     free = sum(max(0, device.free_milli) for device in devices if device.device.is_healthy)
+    taken = sum(1000 - max(0, device.free_milli) for device in devices)
     return ModelRow(
         model=model,
-        nodes=len(members),
+        nodes=len({name for name, _ in members}),
         devices=len(devices),
         untouched=untouched,
         partly_used=sum(device.users > 0 and device.free_milli > 0 for device in devices),
         full=full,
         unhealthy=unhealthy,
         free_milli_gpu=free,
-        allocated_ratio=round(1 - free / (1000 * len(devices)), 4) if devices else 0.0,
+        allocated_ratio=round(taken / (1000 * len(devices)), 4),
     )
 
 
@@ -109,7 +116,7 @@ async def _top(is_once: bool, kubeconfig: str | None, context: str | None, *, as
         if as_json:
             click.echo(json.dumps(asdict(_look(view)), indent=2))
         elif is_once:
-            Console(highlight=False).print(_picture(_look(view)))
+            output().print(_picture(_look(view)))
         else:
             with Live(_picture(_look(view)), screen=False, auto_refresh=False) as live:
                 while True:
@@ -135,7 +142,7 @@ def _picture(summary: Summary) -> Group:
         table.add_column(heading, justify="right")
     for row in summary.models:
         table.add_row(
-            row.model,
+            escape(row.model),
             *(str(n) for n in (row.nodes, row.devices, row.untouched, row.partly_used, row.full, row.unhealthy)),
             f"{row.free_milli_gpu / 1000:.1f}",
             f"{row.allocated_ratio:.1%}",
@@ -145,5 +152,5 @@ def _picture(summary: Summary) -> Group:
         f"{summary.fragmented_milli_gpu / 1000:.1f} idle GPUs are fragmented for the demand mix"
     ]
     lines += [f"[yellow]blocked for devices:[/] {', '.join(summary.blocked_nodes)}"] if summary.blocked_nodes else []
-    lines += [f"[yellow]warning:[/] {warning}" for warning in summary.warnings[:10]]
+    lines += [f"[yellow]warning:[/] {escape(warning)}" for warning in summary.warnings[:10]]
     return Group(*lines, table)

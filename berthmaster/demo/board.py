@@ -74,6 +74,7 @@ class Board:
         if obj.spec.node_name:
             self._bound_s.setdefault(uid, self._now_s())
             self._waiting.pop(uid, None)
+        if uid in self._bound_s:
             return
         condition = next(
             (c for c in obj.status.conditions or () if c.type == labels.WAITING_CONDITION and c.status == "True"), None

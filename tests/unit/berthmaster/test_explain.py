@@ -1,0 +1,112 @@
+"""`explain`: where a pod stands, why there, and what else there was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from berthmaster.explain import Standing, berth_of, explain, standing
+from binpack.index import Index
+from fleet.constraints import NodeConstraints, Taint
+from fleet.pod import Berth, Phase
+from tests.support.builders import a_node, a_pod, a_state
+
+
+def told(pod, *states, most=10):
+    return explain(pod, Index(states), {state.node.name: state for state in states}, most)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected", "berth"),
+    [
+        pytest.param(a_pod(), Standing.WAITING, None, id="gated"),
+        pytest.param(a_pod(pin="n1", devices=("0",)), Standing.PINNED, Berth(node="n1", devices=("0",)), id="pinned"),
+        pytest.param(
+            replace(a_pod(pin="n1"), gates=("other.io/g",)), Standing.WAITING, None, id="pinned by hand behind a gate"
+        ),
+        pytest.param(a_pod(candidates=(Berth(node="n1"),)), Standing.STEERED, None, id="steered"),
+        pytest.param(
+            a_pod(node="n2", candidates=(Berth(node="n1"), Berth(node="n2", devices=("3",)))),
+            Standing.BOUND,
+            Berth(node="n2", devices=("3",)),
+            id="bound to a candidate",
+        ),
+        pytest.param(a_pod(node="n9"), Standing.BOUND, Berth(node="n9"), id="bound without a record"),
+        pytest.param(a_pod(node="n1", phase=Phase.SUCCEEDED), Standing.FINISHED, Berth(node="n1"), id="finished"),
+    ],
+)
+def test_where_a_pod_stands(pod, expected, berth):
+    assert standing(pod) is expected
+    assert berth_of(pod) == berth
+
+
+def test_the_options_are_ranked_and_the_taken_one_marked():
+    states = [
+        a_state(
+            a_node(f"n{i}", gpus=2, milli_cpu=8000),
+            *([a_pod("o", milli=500, node="n1", devices=("0",))] if i == 1 else []),
+        )
+        for i in range(3)
+    ]
+    pod = a_pod(milli=500, node="n1", devices=("0",))
+    found = told(pod, *states)
+    assert found.feasible_nodes == 3
+    assert [option.cost for option in found.options] == sorted(option.cost for option in found.options)
+    assert [option.node for option in found.options if option.is_taken] == ["n1"]
+    assert found.options[0].node == "n1", "the started card costs least"
+    assert "no berth costs less" in found.why
+
+
+def test_a_dearer_berth_is_told_with_the_cheaper_one():
+    states = [
+        a_state(a_node("n1", gpus=2)),
+        a_state(a_node("n2", gpus=2), a_pod("o", milli=500, node="n2", devices=("0",))),
+    ]
+    found = told(a_pod(milli=500, node="n1", devices=("0",)), *states)
+    assert "cheaper is n2" in found.why
+
+
+def test_a_berth_beyond_the_listed_ones_is_not_called_cheapest():
+    states = [a_state(a_node(f"n{i}", gpus=1)) for i in range(4)]
+    found = told(a_pod(whole=1, node="n3", devices=("0",)), *states, most=2)
+    assert len(found.options) == 2
+    assert "not among the cheapest" in found.why
+
+
+def test_every_node_is_feasible_or_excluded_for_one_reason():
+    states = [
+        a_state(a_node("fits", gpus=1)),
+        a_state(a_node("tainted", gpus=1, taints=(Taint(key="t"),))),
+        a_state(a_node("cordoned", gpus=1, is_cordoned=True)),
+        a_state(a_node("taken", gpus=1), a_pod("o", whole=1, node="taken", devices=("0",))),
+        a_state(a_node("small", gpus=1, milli_cpu=10)),
+        a_state(a_node("none")),
+        a_state(a_node("classic", gpus=1, is_sharing=False)),
+    ]
+    found = told(a_pod(whole=1, milli_cpu=1000), *states)
+    assert found.feasible_nodes + sum(nodes for _, nodes in found.excluded) == len(states)
+    assert dict(found.excluded) == {"taint": 1, "cordoned": 1, "lacks free devices": 3, "lacks CPU": 1}
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        pytest.param(replace(a_pod(), problems=("gpu-milli: -5",)), "cannot be read: gpu-milli: -5", id="malformed"),
+        pytest.param(a_pod(whole=9), "none of 1 allowed nodes has 9", id="no such device"),
+        pytest.param(a_pod(milli_cpu=9000), "best node n1 lacks 1 core", id="the smallest change"),
+        pytest.param(a_pod(), "could go to n1 now", id="about to be placed"),
+        pytest.param(
+            a_pod(constraints=NodeConstraints(node_selector=(("zone", "a"),))), "no node is allowed", id="selector"
+        ),
+    ],
+)
+def test_why_a_pod_waits(pod, words):
+    found = told(pod, a_state(a_node(gpus=1, milli_cpu=8000)))
+    assert words in found.why
+    assert found.berth is None
+
+
+def test_an_empty_cluster_is_told():
+    assert told(a_pod()).why == "the cluster has no nodes"
+    assert told(a_pod()).excluded == ()
