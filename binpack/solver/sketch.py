@@ -200,13 +200,13 @@ def _book(arrays: Arrays, pod: Pod, rows: Ints, given: Bools, after: Ints) -> No
         return
     arrays.untouched[rows] *= ~given
     arrays.residual[rows] = np.where(given, after, arrays.residual[rows])
-    known = given & (arrays.total_mib[rows] > 0)
+    total = arrays.total_mib[rows]
     if ask.is_whole:
         arrays.free_milli[rows] -= WHOLE_MILLI * given
-        arrays.free_mib[rows] -= arrays.total_mib[rows] * known
+        arrays.free_mib[rows] -= np.maximum(1, total) * given
     else:
         arrays.free_milli[rows] -= ask.milli_gpu * given
-        arrays.free_mib[rows] -= ask.memory_mib * known
+        arrays.free_mib[rows] -= ask.memory_mib * (given & (total > 0))
 
 
 def _with_devices_sorted(arrays: Arrays, models: Sequence[str]) -> tuple[Arrays, Ints]:

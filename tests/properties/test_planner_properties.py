@@ -6,11 +6,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binpack.check import check
+from binpack.demand import demand_milli
 from binpack.index import Index
-from binpack.planner import demand_milli, draft, improve, plan_batch, question_of, verified
+from binpack.planner import draft, improve, plan_batch, question_of, verified
 from binpack.solver.instance import Budget
 from binpack.solver.solve import solve
-from fleet.plan import Placement, Plan, SolveStatus, Source
+from fleet.plan import Placement, Plan, SolveStatus, Source, Unplaced
 from fleet.pod import Berth
 from tests.support.worlds import batches, clusters
 
@@ -65,17 +66,17 @@ def test_the_plan_does_not_depend_on_the_order_of_pods_or_nodes(states, pods, ra
 
 
 @FEW
-@given(clusters(), batches())
-def test_every_pod_left_out_of_the_draft_fits_nowhere_beside_the_others(states, pods):
-    """A pod is left out only if no node can hold it; the reason and its numbers say so."""
+@given(clusters(), batches(), st.sampled_from((None, BUDGET)))
+def test_every_pod_left_out_fits_nowhere_beside_the_others(states, pods, budget):
     index = Index(states)
-    plan = draft(index, pods)
-    uids = {pod.uid: pod for pod in pods}
+    plan = plan_batch(index, pods, budget)
+    by_uid = {pod.uid: pod for pod in pods}
     for placement in plan.placements:
-        index.take(uids[placement.pod_uid], placement.berth)
+        index.take(by_uid[placement.pod_uid], placement.berth)
     for unplaced in plan.unplaced:
-        assert not index.options(uids[unplaced.pod_uid], 1)
-        assert unplaced.reason
+        answer = index.place(by_uid[unplaced.pod_uid])
+        assert isinstance(answer, Unplaced)
+        assert answer.reason is unplaced.reason
 
 
 @FEW

@@ -6,18 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from binpack.demand import UNPLACED_PRICE, demand_milli, price_left_out, prices
 from binpack.index import Index
-from binpack.planner import (
-    UNPLACED_PRICE,
-    demand_milli,
-    draft,
-    improve,
-    plan_batch,
-    price_left_out,
-    prices,
-    question_of,
-    verified,
-)
+from binpack.planner import draft, filled, improve, plan_batch, question_of, verified
 from binpack.solver.instance import Budget
 from binpack.solver.question import Answer
 from binpack.solver.solve import solve
@@ -180,6 +171,33 @@ def test_an_answer_that_leaves_out_more_is_not_taken_however_cheap():
 def test_without_an_answer_the_draft_stands_and_says_why(status):
     pods, first, question, _ = question_and_answer()
     assert improve(first, pods, question, Answer(status=status)) == replace(first, solve_status=status)
+
+
+def test_a_pod_that_the_solver_left_out_though_it_fits_is_placed_after_all():
+    index = Index([seat("n1", [1000, 1000])])
+    pods = [pod("a", ask=chosen(1)), pod("b", ask=share(500)), pod("c", ask=chosen(2))]
+    plan = Plan(
+        placements=(placed("a", "n1", "0", score=3.0),),
+        unplaced=tuple(Unplaced(pod_uid=uid, reason=Reason.INSUFFICIENT) for uid in "bc"),
+        source=Source.SOLVER,
+        objective=3.0 + sum(prices(pods)[uid] for uid in "bc"),
+        bound=1.0,
+    )
+    full = filled(index, pods, plan)
+    assert berths(full)["b"] == Berth(node="n1", devices=("1",))
+    assert [unplaced.pod_uid for unplaced in full.unplaced] == ["c"]
+    assert full.unplaced[0].shortfall is not None
+    assert plan.objective - prices(pods)["b"] < full.objective < plan.objective
+    assert full.bound is None
+    assert filled(index, pods, full) == full
+    assert index.place(pods[2]).berth == Berth(node="n1", devices=("0", "1"))
+
+
+def test_a_berth_that_is_gone_is_left_to_the_verifier():
+    index = Index([seat("n1", [1000])])
+    pods = [pod("a", ask=chosen(1)), pod("b", ask=chosen(1))]
+    plan = Plan(placements=(placed("a", "gone", "0"),), unplaced=(Unplaced(pod_uid="b", reason=Reason.INSUFFICIENT),))
+    assert filled(index, pods, plan) is plan
 
 
 # -- prices --------------------------------------------------------------------------------------------------------
