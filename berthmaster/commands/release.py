@@ -29,8 +29,9 @@ def command(is_all: bool, namespace: str | None, kubeconfig: str | None, context
 
 
 async def _release(namespace: str | None, kubeconfig: str | None, context: str | None) -> Released:
-    async with Client(connect(kubeconfig, context), SystemClock(), user_agent="berthmaster") as client:
-        return await release(client, namespace=namespace, report=progress)
+    clock = SystemClock()
+    async with Client(connect(kubeconfig, context), clock, user_agent="berthmaster") as client:
+        return await release(client, clock, namespace=namespace, report=progress)
 
 
 def progress(done: int, found: int) -> None:

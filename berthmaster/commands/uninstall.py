@@ -6,7 +6,14 @@ import click
 
 from berthmaster.commands.release import finish, progress
 from berthmaster.options import connect, json_option, kubeconfig_option, run
-from binpack.controller.release import GATE_POLICIES, RECORD_POLICIES, Released, release, remove_policies
+from binpack.controller.release import (
+    GATE_POLICIES,
+    POLICY_LAG_S,
+    RECORD_POLICIES,
+    Released,
+    release,
+    remove_policies,
+)
 from fleet.clock import SystemClock
 from fleet.kube.client import Client
 
@@ -27,10 +34,11 @@ def command(yes: bool, kubeconfig: str | None, context: str | None, as_json: boo
 
 
 async def _uninstall(kubeconfig: str | None, context: str | None) -> Released:
-    async with Client(connect(kubeconfig, context), SystemClock(), user_agent="berthmaster") as client:
+    clock = SystemClock()
+    async with Client(connect(kubeconfig, context), clock, user_agent="berthmaster") as client:
         for path in await remove_policies(client, GATE_POLICIES):
             click.echo(f"removed {path.rpartition('/v1/')[2]}", err=True)
-        result = await release(client, report=progress)
+        result = await release(client, clock, quiet_s=POLICY_LAG_S, report=progress)
         if not result.failed:
             for path in await remove_policies(client, RECORD_POLICIES):
                 click.echo(f"removed {path.rpartition('/v1/')[2]}", err=True)

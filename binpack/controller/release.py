@@ -10,16 +10,18 @@ import msgspec
 
 from binpack.controller.writer import Outcome, PodWriter
 from fleet import labels
-from fleet.errors import ApiError, NotFound
+from fleet.clock import Clock
+from fleet.errors import ApiError, Gone, NotFound
 from fleet.kube import paths
 from fleet.kube.client import Client
-from fleet.kube.decode import pod_from
-from fleet.kube.objects import PodObject
 from fleet.pod import Pod
 
 _IN_FLIGHT = 32
 _MOST_ROUNDS = 20
+_PAUSE_S = 0.5
 _PAGE = "500"
+# How long an API server may still act on an admission policy after its deletion was answered: it learns by a watch.
+POLICY_LAG_S = 2.0
 GATE_POLICIES = ("berthmaster-gate", "berthmaster-gate-namespace")
 RECORD_POLICIES = ("berthmaster-records",)
 _POLICIES = "/apis/admissionregistration.k8s.io/v1"
@@ -29,9 +31,30 @@ class _ListMeta(msgspec.Struct, rename={"token": "continue"}):
     token: str = ""
 
 
+class _Meta(msgspec.Struct):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Gate(msgspec.Struct):
+    name: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    scheduling_gates: list[_Gate] | None = None
+
+
+class _Gated(msgspec.Struct):
+    """The little of a pod that it takes to let it go: whatever else is odd about it does not matter here."""
+
+    metadata: _Meta
+    spec: _Spec
+
+
 class _PodList(msgspec.Struct):
-    items: list[PodObject]
     metadata: _ListMeta
+    items: list[_Gated] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,26 +66,43 @@ class Released:
 
 
 async def gated_pods(client: Client, namespace: str | None = None) -> list[Pod]:
-    """Return every pod that carries our gate, from quorum, all namespaces by default."""
-    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else paths.PODS
+    """Return every pod that carries our gate, from quorum, all namespaces by default: identity and gates alone."""
+    path = paths.pods(namespace) if namespace else paths.PODS
     found: list[Pod] = []
     token = ""
     while True:
         params = {"limit": _PAGE} | ({"continue": token} if token else {})
-        page = msgspec.json.decode(await client.get(path, params), type=_PodList)
-        found += [pod for pod in map(pod_from, page.items) if labels.PLAN_GATE in pod.gates]
+        try:
+            page = msgspec.json.decode(await client.get(path, params), type=_PodList)
+        except Gone:
+            found, token = [], ""  # the list grew too old between two pages
+            continue
+        for item in page.items or ():
+            gates = tuple(gate.name for gate in item.spec.scheduling_gates or ())
+            if labels.PLAN_GATE in gates:
+                meta = item.metadata
+                found.append(Pod(uid=meta.uid, namespace=meta.namespace, name=meta.name, gates=gates))
         token = page.metadata.token
         if not token:
             return found
 
 
 async def release(
-    client: Client, *, namespace: str | None = None, report: Callable[[int, int], None] = lambda done, of: None
+    client: Client,
+    clock: Clock,
+    *,
+    namespace: str | None = None,
+    quiet_s: float = 0.0,
+    report: Callable[[int, int], None] = lambda done, of: None,
 ) -> Released:
     """Remove our gate from every pod that has it, again and again until none is left.
 
-    Pods created while this runs are caught by the next round; a pod changed meanwhile is read again. `report` is
-    called with (released so far, found so far).
+    Args:
+        client: Connected as somebody who may list and patch pods.
+        clock: For the pauses.
+        namespace: Only there; None = everywhere.
+        quiet_s: For how long none must have been found; pods created while this runs are let go too.
+        report: Called with (released so far, found so far).
     """
     writer, room = PodWriter(client), asyncio.Semaphore(_IN_FLIGHT)
     released = 0
@@ -80,13 +120,26 @@ async def release(
         else:
             failed[pod.key] = detail
 
-    for _ in range(_MOST_ROUNDS):
+    quiet_since_s: float | None = None
+    rounds = 0
+    while rounds < _MOST_ROUNDS:
         pods = await gated_pods(client, namespace)
-        if not pods:
-            return Released(released=released, failed=())
-        for start in range(0, len(pods), 4 * _IN_FLIGHT):
-            await asyncio.gather(*(let_go(pod) for pod in pods[start : start + 4 * _IN_FLIGHT]))
-            report(released, released + len(pods) - start)
+        now_s = clock.monotonic_s()
+        if pods:
+            quiet_since_s = None
+            rounds += 1
+            before = released
+            for start in range(0, len(pods), 4 * _IN_FLIGHT):
+                await asyncio.gather(*(let_go(pod) for pod in pods[start : start + 4 * _IN_FLIGHT]))
+                report(released, released + len(pods) - start)
+            if released == before:
+                await clock.sleep(_PAUSE_S)
+            continue
+        failed.clear()
+        quiet_since_s = now_s if quiet_since_s is None else quiet_since_s
+        if now_s - quiet_since_s >= quiet_s:
+            break
+        await clock.sleep(min(_PAUSE_S, quiet_s))
     return Released(released=released, failed=tuple(sorted(failed.items())))
 
 

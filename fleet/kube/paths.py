@@ -9,6 +9,11 @@ NODES = "/api/v1/nodes"
 RESOURCE_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
+def pods(namespace: str) -> str:
+    """Return the path of one namespace's pods."""
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+
+
 def pod(namespace: str, name: str, subresource: str = "") -> str:
     """Return the path of a pod or of one of its subresources (status, eviction, binding)."""
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
