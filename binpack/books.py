@@ -118,14 +118,20 @@ class _Card:
             self.mib += ask.memory_mib
 
     def state(self) -> DeviceState:
-        """Return what is left. A card given whole has no memory left, even where nobody knows how much it had."""
+        """Return what is left."""
         memory_mib = self.device.memory_mib
-        free_mib: int | None = None
-        if memory_mib is not None:
-            free_mib = memory_mib * (1 - self.wholes) - self.mib
-        elif self.wholes:
-            free_mib = -self.mib
+        free_mib = None if memory_mib is None else memory_mib * (1 - self.wholes) - self.mib
         return DeviceState(device=self.device, free_milli=WHOLE_MILLI - self.milli, free_mib=free_mib, users=self.users)
+
+    @property
+    def is_overdrawn(self) -> bool:
+        """Return True if more is held of it than there is."""
+        have_mib = self.device.memory_mib
+        return (
+            self.milli > WHOLE_MILLI
+            or (self.wholes > 0 and self.users > 1)
+            or (have_mib is not None and self.mib > have_mib * (1 - self.wholes))
+        )
 
 
 def _shared(
@@ -143,13 +149,10 @@ def _shared(
                 warnings.append(f"pod {holding.key} holds device {node.name}/{name}, which is not there")
             else:
                 card.book(holding.ask)
-    states = tuple([card.state() for card in cards.values()])
     warnings += [
-        f"device {node.name}/{state.device.id} is promised beyond what it has"
-        for state in states
-        if state.free_milli < 0 or (state.free_mib or 0) < 0
+        f"device {node.name}/{name} is promised beyond what it has" for name, card in cards.items() if card.is_overdrawn
     ]
-    return states
+    return tuple([card.state() for card in cards.values()])
 
 
 def _doubt(holding: Holding) -> str:

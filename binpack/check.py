@@ -200,10 +200,10 @@ class _Books:
             if card.memory_mib is not None and card.memory_mib < ask.memory_mib:
                 wrong.append(self._short_of_memory(pod, ask, name, card.memory_mib))
             return wrong
-        if ask.milli_gpu > 0 and card.milli < ask.milli_gpu:
-            wrong.append(
-                self._violation(pod, Rule.MILLI_GPU, device=name, wanted=ask.milli_gpu, free=card.milli),
-            )
+        # Of a card whose memory nobody knows, only the milli-GPU can tell that nothing is left.
+        wanted = max(1, ask.milli_gpu) if card.mib is None else ask.milli_gpu
+        if wanted > 0 and card.milli < wanted:
+            wrong.append(self._violation(pod, Rule.MILLI_GPU, device=name, wanted=wanted, free=card.milli))
         if card.mib is not None and ask.memory_mib > 0 and card.mib < ask.memory_mib:
             wrong.append(self._short_of_memory(pod, ask, name, card.mib))
         return wrong
@@ -225,10 +225,8 @@ class _Books:
             card = self.cards[name]
             card.users += 1
             card.milli -= ask.milli_gpu
-            if ask.kind is AskKind.CHOSEN:
-                card.mib = 0
-            elif card.mib is not None:
-                card.mib -= ask.memory_mib
+            if card.mib is not None:
+                card.mib -= card.mib if ask.kind is AskKind.CHOSEN else ask.memory_mib
 
     def _short_of_memory(self, pod: Pod, ask: DeviceAsk, name: str, free: int) -> Violation:
         return self._violation(pod, Rule.GPU_MEMORY_MIB, device=name, wanted=ask.memory_mib, free=free)

@@ -48,8 +48,18 @@ def usable(ask: DeviceAsk, state: DeviceState) -> bool:
     if not state.device.is_healthy or model_rank(ask, state.device.model) is None:
         return False
     if ask.is_whole:
-        return state.users == 0
-    return state.free_milli >= ask.milli_gpu and (state.free_mib is None or state.free_mib >= ask.memory_mib)
+        memory_mib = state.device.memory_mib
+        return state.users == 0 and (memory_mib is None or memory_mib >= ask.memory_mib)
+    return state.free_milli >= least_milli(ask, state) and (state.free_mib is None or state.free_mib >= ask.memory_mib)
+
+
+def least_milli(ask: DeviceAsk, state: DeviceState) -> int:
+    """Return the milli-GPU that must be left of a device for a share.
+
+    Where nobody knows the card's memory, only its milli-GPU tell that it is full: a share of memory alone then needs
+    that at least one is left, though it takes none.
+    """
+    return ask.milli_gpu if state.free_mib is not None else max(1, ask.milli_gpu)
 
 
 def missing(pod: Pod, state: NodeState) -> tuple[tuple[str, int], ...]:
@@ -95,7 +105,7 @@ def _missing_devices(ask: DeviceAsk, state: NodeState) -> tuple[tuple[str, int],
 def _nearest(ask: DeviceAsk, able: Iterable[DeviceState]) -> tuple[tuple[str, int], ...]:
     """Return what the last of the `count` nearest devices lacks for its share."""
     lacks = sorted(
-        (max(0, ask.milli_gpu - d.free_milli), 0 if d.free_mib is None else max(0, ask.memory_mib - d.free_mib))
+        (max(0, least_milli(ask, d) - d.free_milli), 0 if d.free_mib is None else max(0, ask.memory_mib - d.free_mib))
         for d in able
     )
     milli, mib = lacks[ask.count - 1]

@@ -15,7 +15,7 @@ class DeviceState:
 
     Attributes:
         free_milli: 0..1000; below 0 where the API objects say more is held than there is.
-        free_mib: Memory left; None where the card's memory is unknown, and then memory never limits.
+        free_mib: Memory left; None where the card's memory is unknown: then only milli-GPU say how full it is.
         users: Pods that hold any part of it; a whole device can only be given at 0.
     """
 

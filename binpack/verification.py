@@ -96,8 +96,8 @@ def _device_fault(pod: Pod, device: DeviceState) -> str:
     ask = pod.ask
     if ask is not None and ask.is_whole and device.users:
         return f"is held by {device.users} other pods" if device.users > 1 else "is held by another pod"
-    if ask is not None and ask.milli_gpu > device.free_milli:
-        return f"has {device.free_milli} milli-GPU free, {ask.milli_gpu} are asked"
+    if ask is not None and (least := fit.least_milli(ask, device)) > device.free_milli:
+        return f"has {device.free_milli} milli-GPU free, {least} are asked"
     if ask is not None and device.free_mib is not None and ask.memory_mib > device.free_mib:
         return f"has {device.free_mib} MiB free, {ask.memory_mib} are asked"
     return ""

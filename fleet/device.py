@@ -15,7 +15,8 @@ class Device:
     Attributes:
         id: DRA device name, else UUID, else index on the node.
         model: Product name, "" where nothing tells it.
-        memory_mib: Memory of the card; None where nothing tells it, and then memory never limits.
+        memory_mib: Memory of the card; None where nothing tells it, and then memory never limits a share that asks
+            milli-GPU too.
         is_healthy: False keeps it from being given; whoever holds it already keeps it.
     """
 

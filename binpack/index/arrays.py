@@ -282,7 +282,7 @@ class Arrays:
         self.model[slot] = NO_MODEL
         for position, d in enumerate(devices):
             self.free_milli[slot, position] = _clamped(d.free_milli)
-            if d.free_mib is not None:  # a total of 0 stands for "unknown", which never limits
+            if d.free_mib is not None:  # a total of 0 stands for "unknown"
                 self.free_mib[slot, position] = _clamped(d.free_mib)
                 self.total_mib[slot, position] = max(1, _clamped(d.device.memory_mib or d.free_mib))
             self.users[slot, position] = d.users

@@ -37,9 +37,10 @@ class Index:
         + B if the node is reserved for others  + a best-fit tie-break
 
     Equal costs go to the smallest node name, so the answer depends on the state alone, not on the order
-    in which nodes were added. A pod is left out only if no node can hold it; CPU-only pods leave nodes with devices
-    alone while another has room, and have them as their last options. The parameters (`Weights`) come from a random search on seeds 1001..1003 of six openb
-    traces, rounded; models in the pod's order, several shares per pod, CPU-only nodes and device memory came later.
+    in which nodes were added. A pod is left out only if no node can hold it; CPU-only pods have nodes with devices as
+    their last options while another has room. The parameters (`Weights`) come from a random search on seeds 1001..1003
+    of six openb traces, rounded; models in the pod's order, several shares per pod, CPU-only nodes and device memory
+    came later.
     """
 
     def __init__(

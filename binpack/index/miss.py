@@ -118,7 +118,8 @@ class Misses:
         """Return what the `count`-th best device of each node lacks."""
         arrays = self._arrays
         usable = (arrays.healthy[slots] > 0) & room.devices_of_model(arrays, ask, slots)
-        milli = (ask.milli_gpu - arrays.free_milli[slots]).clip(0)
+        least = np.maximum(ask.milli_gpu, arrays.total_mib[slots] == 0)
+        milli = (least - arrays.free_milli[slots]).clip(0)
         mib = np.where(arrays.total_mib[slots] > 0, (ask.memory_mib - arrays.free_mib[slots]).clip(0), 0)
         part = milli / WHOLE_MILLI + mib / max(1, ask.memory_mib)
         order = np.argsort(np.where(usable, part, np.inf), axis=1, kind="stable")

@@ -96,8 +96,7 @@ def shared_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> tuple[Bools, 
     milli, mib = ask.milli_gpu, ask.memory_mib
     free, total = arrays.free_milli[slots], arrays.total_mib[slots]
     found = arrays.healthy[slots] > 0
-    # A card of unknown memory that is full, as one held whole is, has nothing left for a share of memory alone.
-    found &= (free >= milli) & ((milli > 0) | (free > 0) | (total > 0))
+    found &= free >= np.maximum(milli, total == 0)  # see `fit.least_milli`
     if ask.models:
         found &= devices_of_model(arrays, ask, slots)
     after = between(free - milli, 0, WHOLE_MILLI)

@@ -40,7 +40,12 @@ ASKS = st.one_of(
     st.none(),
     SHARES,
     st.just(share(0, mib=300)),
-    st.builds(lambda count, models: chosen(count, models=models), st.sampled_from([1, 2, 4]), WISHES),
+    st.builds(
+        lambda count, mib, models: chosen(count, mib=mib, models=models),
+        st.sampled_from([1, 2, 4]),
+        st.sampled_from([0, 0, 2000]),
+        WISHES,
+    ),
     st.builds(classic, st.sampled_from([1, 2])),
 )
 CONSTRAINTS = st.sampled_from(
@@ -72,7 +77,7 @@ def states(draw: st.DrawFn, name: str) -> NodeState:
     count = draw(st.sampled_from([0, 1, 2, 3, 4]))
     is_sharing = draw(st.booleans()) or draw(st.booleans())
     model = draw(MODELS)
-    mib = draw(st.sampled_from([1000, 24_000]))
+    mib = draw(st.sampled_from([1000, 24_000, None]))
     return seat(
         name,
         devices=[

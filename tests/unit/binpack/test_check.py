@@ -140,11 +140,11 @@ def test_shares_of_one_card_add_up_and_spoil_it_as_a_whole():
     ]
 
 
-@pytest.mark.parametrize("memory_mib", [10_000, None])
-def test_a_whole_card_leaves_nothing_to_a_share_of_memory_alone(memory_mib):
+@pytest.mark.parametrize(("memory_mib", "rule"), [(10_000, Rule.GPU_MEMORY_MIB), (None, Rule.MILLI_GPU)])
+def test_a_whole_card_leaves_nothing_to_a_share_of_memory_alone(memory_mib, rule):
     state = seat("n1", devices=[card("0", memory_mib=memory_mib)])
     pods = [pod("a", ask=chosen(1)), pod("b", ask=share(0, mib=1))]
-    assert rules([state], pods, dict.fromkeys("ab", at("n1", "0"))) == [Rule.GPU_MEMORY_MIB]
+    assert rules([state], pods, dict.fromkeys("ab", at("n1", "0"))) == [rule]
 
 
 def test_classic_nodes_keep_counts():

@@ -8,7 +8,7 @@ from binpack.fit import devices_for, holds, mismatch, missing, model_matches, re
 from binpack.state import NodeState
 from fleet import labels
 from fleet.constraints import Mismatch, NodeConstraints, Taint
-from fleet.device import Device
+from fleet.device import AskKind, Device, DeviceAsk
 from fleet.node import Node
 from fleet.pod import Berth, Pod
 from tests.support.builders import a_node, a_pod, a_state
@@ -132,10 +132,18 @@ def test_models_limit_and_their_order_leads() -> None:
     assert missing(a_pod(whole=1, models=("B200",)), state) == (("devices", 1),)
 
 
-def test_unknown_memory_never_limits_until_the_card_is_given_whole() -> None:
+def test_of_a_card_of_unknown_memory_only_the_milli_gpu_tell_that_it_is_full() -> None:
     assert devices_for(a_pod(mib=10**6), used(node=a_node(gpus=1))) == ("0",)
-    taken = used(a_pod("w", node="n1", whole=1, devices=("0",)), node=a_node(gpus=1))
-    assert devices_for(a_pod(mib=1), taken) is None
+    for full in ({"whole": 1}, {"milli": 1000}):
+        taken = used(a_pod("w", node="n1", devices=("0",), **full), node=a_node(gpus=1))
+        assert missing(a_pod(mib=1), taken) == (("milli_gpu", 1),)
+
+
+def test_a_whole_device_needs_the_memory_asked_for() -> None:
+    for memory_mib, devices in ((None, ("0",)), (80_000, ("0",)), (79_999, None)):
+        ask = DeviceAsk(kind=AskKind.CHOSEN, memory_mib=80_000)
+        state = used(node=a_node(gpus=1, memory_mib=memory_mib))
+        assert devices_for(replace(a_pod(), ask=ask), state) == devices
 
 
 def test_names_labels_and_taints_are_judged_apart() -> None:

@@ -71,13 +71,16 @@ def test_device_memory_limits_shares_and_counts_as_used() -> None:
 
 def test_a_full_card_of_unknown_memory_takes_no_share_of_memory_alone() -> None:
     index = Index([seat("n1", [0])])
-    assert missed(index.place(pod("p", ask=share(0, mib=10)))).reason is Reason.INSUFFICIENT
+    miss = missed(index.place(pod("p", ask=share(0, mib=10))))
+    assert miss.shortfall == Shortfall(node="n1", missing=(("milli_gpu", 1),))
+    assert isinstance(Index([seat("n1", [1])]).place(pod("p", ask=share(0, mib=10))), Placement)
 
 
 def test_cpu_only_pods_keep_off_devices_while_another_node_has_room() -> None:
     index = Index([seat("gpu", [1000]), seat("plain", cpu=4), seat("roomy", cpu=64)])
     assert placed(index.place(pod("p", cpu=4))).node == "plain"
     assert placed(index.place(pod("p", cpu=5))).node == "roomy"
+    assert [option.berth.node for option in index.options(pod("p", cpu=4), 9)] == ["plain", "roomy", "gpu"]
     index.remove_node("roomy")
     assert placed(index.place(pod("p", cpu=5))).node == "gpu"
 

@@ -61,10 +61,20 @@ def test_pods_of_other_schedulers_hold_what_they_use() -> None:
     assert (state.free.milli_cpu, state.free.pod_slots) == (2000, 109)
 
 
-def test_whole_and_share_exclude_each_other_whether_memory_is_known_or_not() -> None:
-    for memory_mib in (None, 7168):
+def test_a_whole_device_leaves_nothing() -> None:
+    for memory_mib, left in ((None, None), (7168, 0)):
         state = a_state(a_node(gpus=1, memory_mib=memory_mib), a_pod(node="n1", whole=1, devices=("0",)))
-        assert (milli(state), mib(state), state.devices[0].users) == ([0], [0], 1)
+        assert (milli(state), mib(state), state.devices[0].users) == ([0], [left], 1)
+
+
+def test_a_whole_device_with_a_second_user_is_told_whether_memory_is_known_or_not() -> None:
+    for memory_mib in (None, 7168):
+        ledger = Ledger()
+        ledger.set_node(a_node(gpus=1, memory_mib=memory_mib))
+        ledger.set_pod(a_pod("w", node="n1", whole=1, devices=("0",)))
+        assert ledger.warnings() == ()
+        ledger.set_pod(a_pod("m", node="n1", mib=100, devices=("0",)))
+        assert ledger.warnings() == ("device n1/0 is promised beyond what it has",)
 
 
 def test_a_share_of_a_card_of_unknown_memory_leaves_it_unknown() -> None:
