@@ -36,6 +36,7 @@ from fleet.errors import LocalClusterError
 _START_S = 60.0
 _SICK_S = 10.0
 _GONE_S = 10.0
+_GOGC = "300"
 
 
 class Health(Enum):
@@ -78,8 +79,7 @@ class Cluster:
         self, name: str = DEFAULT_NAME, *, environ: Mapping[str, str] = os.environ, clock: SystemClock | None = None
     ) -> None:
         self.layout = Layout(home=state_home(environ), name=check_name(name))
-        # A process of this cluster must never follow the caller's kubeconfig to another one.
-        self._environ = {key: value for key, value in environ.items() if key != "KUBECONFIG"}
+        self._environ = environment(environ)
         self._clock = clock or SystemClock()
         self._supervisor = Supervisor(self.layout, self._environ, self._clock)
 
@@ -289,6 +289,15 @@ class Cluster:
     def _locked(self, report: Report) -> AbstractContextManager[None]:
         busy = f"Another command is at work on cluster {self.name}: waiting for it"
         return locks.hold(self.layout.lock, self._clock, waiting=lambda: report.note(busy))
+
+
+def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what a cluster's processes inherit of an environment.
+
+    KUBECONFIG is left out: no process may follow the caller's to another cluster. Go's garbage collector runs a third
+    as often as by default, unless GOGC says otherwise: it took a fifth of the API server's time.
+    """
+    return {"GOGC": _GOGC, **{key: value for key, value in environ.items() if key != "KUBECONFIG"}}
 
 
 def names(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
