@@ -89,7 +89,8 @@ def _arguments() -> argparse.Namespace:
         given.out = RESULTS
     for nodes in given.nodes:
         most = nodes * GPUS_PER_NODE
-        if given.pods > most or (nodes == max(given.nodes) and given.resident + memory.PLACED > most):
+        resident = given.resident + memory.PLACED if "memory" in given.parts and nodes == max(given.nodes) else 0
+        if max(given.pods, resident) > most:
             parser.error(f"{nodes} nodes have {most} devices: fewer --pods or --resident")
     return given
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import string
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from bench.kwok import proc
 from berthmaster.commands.up import populate
 from berthmaster.local import admission, fake_nodes, ports, probes, processes
 from berthmaster.local.binaries import Binaries
-from berthmaster.local.cluster import Cluster
+from berthmaster.local.cluster import Cluster, environment
 from berthmaster.local.components import EXTENDER, PLANNER, Component, Options
 from berthmaster.local.probes import Probe
 from berthmaster.local.progress import Report
@@ -67,7 +66,7 @@ class Ground:
         self._binaries = binaries
         self._clock = clock
         self._report = report
-        self._environ = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+        self._environ = environment()
         self.cluster = Cluster(f"bench-kwok-{nodes}", clock=clock)
         self._supervisor = Supervisor(self.cluster.layout, self._environ, clock)
         self._fleet = fake_nodes.uniform(nodes, is_sharing=False, gpus=GPUS_PER_NODE)
