@@ -18,6 +18,7 @@ from fleet.plan import SolveStatus
 
 COMMAND: Final = (sys.executable, "-m", "binpack.solver")
 _START_S: Final = 30.0  # loading OR-Tools on a busy machine
+_HANGS_AFTER_S: Final = 30.0
 _LONGEST_PAUSE_S: Final = 60.0
 _END_S: Final = 5.0
 
@@ -25,13 +26,14 @@ _END_S: Final = 5.0
 class SolverProcess:
     """One child process, started when first needed and kept; `solve` never raises and never blocks the event loop.
 
-    Whoever asks while the child is still starting waits no longer than the question's wall time and leaves it starting.
-    A child that is late is killed; after repeated failures it is restarted with growing pauses.
+    Whoever asks waits no longer than the question's wall time, also for a child that is still starting or still at
+    work on the question before: a slow machine makes answers late, and to kill the child would make it slower yet. A
+    child that is at one question for half a minute hangs, and is replaced; after repeated failures with growing pauses.
 
     Attributes:
         starts: Children started.
-        lates: Questions whose wall time ran out in a running child.
-        deaths: Children that ended, answered nonsense or never came up.
+        lates: Questions whose wall time ran out.
+        deaths: Children that ended, hung, answered nonsense or never came up.
     """
 
     def __init__(self, clock: Clock | None = None, command: Sequence[str] = COMMAND) -> None:
@@ -42,6 +44,9 @@ class SolverProcess:
         self._command = tuple(command)
         self._child: asyncio.subprocess.Process | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._owed: asyncio.Future[Answer] | None = None
+        self._asked_at_s = 0.0
         self._turn = asyncio.Lock()
         self._failures = 0
         self._not_before_s = float("-inf")
@@ -59,16 +64,14 @@ class SolverProcess:
                 async with self._turn:
                     return await self._ask(question, budget)
         except TimeoutError:
-            return _none(f"no answer within {budget.wall_s} s")
+            self.lates += 1
+            return _none(f"no answer within {budget.wall_s:g} s")
 
     async def start(self) -> None:
         """Start the child and wait until it takes questions; returns at once where it already does.
 
         A failure is counted and not raised: `solve` will say so.
         """
-        if self._child is not None and self._child.returncode is not None:
-            self._failed()
-            await self._end()
         if self._starting is None:
             self._starting = asyncio.create_task(self._start(), name="solver-start")
         await asyncio.shield(self._starting)
@@ -76,72 +79,89 @@ class SolverProcess:
     async def close(self) -> None:
         """End the child; `solve` answers LATE_OR_DEAD from now on."""
         self._is_closed = True
-        if self._starting is not None:
-            self._starting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._starting
-        await self._end()
+        for task in (self._starting, self._reading):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        await self._end("the solver is closed")
 
     async def _ask(self, question: Question, budget: Budget) -> Answer:
+        if self._owed is not None:
+            if self._clock.monotonic_s() - self._asked_at_s > _HANGS_AFTER_S:
+                await self._fail("the solver hangs")
+            else:
+                await asyncio.shield(self._owed)
         if self._is_closed:
             return _none("the solver is closed")
         if self._child is None and self._clock.monotonic_s() < self._not_before_s:
             return _none("the solver failed repeatedly and is left alone for a while")
         await self.start()
         child = self._child
-        if child is None or child.stdin is None or child.stdout is None:
+        if child is None or child.stdin is None:
             return _none("the solver did not start")
-        try:
-            child.stdin.write(wire.framed(wire.Request(question=question, budget=budget)))
-            await child.stdin.drain()
-            header = await child.stdout.readexactly(wire.HEADER_BYTES)
-            reply = wire.reply(await child.stdout.readexactly(wire.body_bytes(header)))
-        except (OSError, EOFError, msgspec.MsgspecError) as error:
-            self._failed()
-            await self._end()
-            return _none(f"the solver died: {type(error).__name__}")
-        except asyncio.CancelledError:  # late, or the caller gave up: its answer would be taken for the next one's
-            self.lates += 1
-            await self._end()
-            raise
-        self._failures = 0
-        return reply.answer or _none(reply.error)
+        owed = self._owed = asyncio.get_running_loop().create_future()
+        self._asked_at_s = self._clock.monotonic_s()
+        child.stdin.write(wire.framed(wire.Request(question=question, budget=budget)))
+        return await asyncio.shield(owed)
 
     async def _start(self) -> None:
         self.starts += 1
         try:
             async with asyncio.timeout(_START_S):
-                self._child = await asyncio.create_subprocess_exec(
+                child = self._child = await asyncio.create_subprocess_exec(
                     *self._command,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     start_new_session=True,
                 )
-                if self._child.stdout is not None:
-                    await self._child.stdout.readexactly(wire.HEADER_BYTES)
-        except (OSError, EOFError, TimeoutError):
-            self._failed()
-            await self._end()
+                assert child.stdout is not None
+                await child.stdout.readexactly(wire.HEADER_BYTES)
+        except (OSError, EOFError, TimeoutError) as error:
+            await self._fail(f"the solver did not start: {type(error).__name__}")
+        else:
+            self._reading = asyncio.create_task(self._read(child.stdout), name="solver-replies")
 
-    def _failed(self) -> None:
+    async def _read(self, replies: asyncio.StreamReader) -> None:
+        """Hand out replies until the child ends, which also is seen while nobody asks."""
+        try:
+            while True:
+                header = await replies.readexactly(wire.HEADER_BYTES)
+                reply = wire.reply(await replies.readexactly(wire.body_bytes(header)))
+                self._failures = 0
+                self._settle(reply.answer or _none(reply.error))
+        except (OSError, EOFError, msgspec.MsgspecError) as error:
+            self._reading = None
+            await self._fail(f"the solver died: {type(error).__name__}")
+
+    def _settle(self, answer: Answer) -> None:
+        owed, self._owed = self._owed, None
+        if owed is not None and not owed.done():
+            owed.set_result(answer)
+
+    async def _fail(self, why: str) -> None:
         self.deaths += 1
         self._failures += 1
         if self._failures > 1:
             pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (self._failures - 2))
             self._not_before_s = self._clock.monotonic_s() + pause_s
+        await self._end(why)
 
-    async def _end(self) -> None:
+    async def _end(self, why: str) -> None:
         """Kill the child and wait for it; a killed process is gone within moments."""
         child, self._child, self._starting = self._child, None, None
-        if child is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        if child.stdin is not None:
-            child.stdin.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_S):
-                await child.wait()
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+        self._settle(_none(why))
+        if child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            if child.stdin is not None:
+                child.stdin.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END_S):
+                    await child.wait()
 
 
 def _none(detail: str) -> Answer:

@@ -203,7 +203,7 @@ def _book(arrays: Arrays, pod: Pod, rows: Ints, given: Bools, after: Ints) -> No
     total = arrays.total_mib[rows]
     if ask.is_whole:
         arrays.free_milli[rows] -= WHOLE_MILLI * given
-        arrays.free_mib[rows] -= np.maximum(1, total) * given
+        arrays.free_mib[rows] -= total * given
     else:
         arrays.free_milli[rows] -= ask.milli_gpu * given
         arrays.free_mib[rows] -= ask.memory_mib * (given & (total > 0))

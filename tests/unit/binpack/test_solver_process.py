@@ -23,6 +23,21 @@ READY = "import sys; o = sys.stdout.buffer; o.write(bytes(4)); o.flush(); i = sy
 SLEEPS = READY + "i.read()"
 DIES_WHEN_ASKED = READY + "i.read(4)"
 BABBLES = READY + "i.read(4); o.write(bytes([0, 0, 0, 1, 193])); o.flush(); i.read()"
+ANSWERS_WHEN_TOLD = """
+import signal, sys
+from binpack.solver import wire
+from binpack.solver.question import Answer
+from fleet.plan import SolveStatus
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+out = sys.stdout.buffer
+out.write(wire.READY)
+out.flush()
+for name in ("first", "second"):
+    sys.stdin.buffer.read(wire.body_bytes(sys.stdin.buffer.read(wire.HEADER_BYTES)))
+    signal.sigwait({signal.SIGUSR1})
+    out.write(wire.framed(wire.Reply(answer=Answer(status=SolveStatus.UNKNOWN, detail=name))))
+    out.flush()
+"""
 NEVER_UP = "import sys; sys.exit(3)"
 SLOW_TO_START = "import sys; sys.stdin.buffer.read()"
 
@@ -73,17 +88,37 @@ async def test_an_error_inside_the_child_is_told_and_the_child_lives_on():
         await solver.close()
 
 
-async def test_a_late_child_is_killed_and_replaced():
-    solver = SolverProcess(Clock(), child(SLEEPS))
+async def test_a_late_child_is_left_to_finish_and_its_answer_taken_for_nobody_elses():
+    solver = SolverProcess(Clock(), child(ANSWERS_WHEN_TOLD))
     try:
         await solver.start()
         pid = solver.pid
         assert (await solver.solve(TINY, IMPATIENT)).status is SolveStatus.LATE_OR_DEAD
-        assert solver.lates == 1
+        assert (solver.lates, solver.deaths, solver.pid) == (1, 0, pid)
+        later = asyncio.create_task(solver.solve(TINY, PATIENT))
+        os.kill(pid, signal.SIGUSR1)  # it answers the first question: "first"; then the second: "second"
+        await asyncio.wait({later}, timeout=0.3)
+        os.kill(pid, signal.SIGUSR1)
+        assert (await later).detail == "second"
+        assert solver.starts == 1
+    finally:
+        await solver.close()
+
+
+async def test_a_child_that_hangs_is_killed_and_replaced():
+    clock = Clock()
+    solver = SolverProcess(clock, child(SLEEPS))
+    try:
+        await solver.start()
+        pid = solver.pid
+        assert (await solver.solve(TINY, IMPATIENT)).status is SolveStatus.LATE_OR_DEAD
+        assert (await solver.solve(TINY, IMPATIENT)).status is SolveStatus.LATE_OR_DEAD
+        assert (solver.lates, solver.deaths, solver.pid) == (2, 0, pid)
+        clock.at_s += 31.0
+        assert (await solver.solve(TINY, IMPATIENT)).status is SolveStatus.LATE_OR_DEAD
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-        await solver.start()
-        assert solver.starts == 2
+        assert (solver.starts, solver.deaths) == (2, 1)
     finally:
         await solver.close()
 
@@ -94,7 +129,7 @@ async def test_a_child_that_is_still_starting_is_not_killed_for_it():
         assert (await solver.solve(TINY, IMPATIENT)).status is SolveStatus.LATE_OR_DEAD
         pid = solver.pid
         assert (await solver.solve(TINY, IMPATIENT)).status is SolveStatus.LATE_OR_DEAD
-        assert (solver.pid, solver.starts, solver.lates, solver.deaths) == (pid, 1, 0, 0)
+        assert (solver.pid, solver.starts, solver.lates, solver.deaths) == (pid, 1, 2, 0)
     finally:
         await solver.close()
 
