@@ -47,6 +47,7 @@ class SolverProcess:
         self._reading: asyncio.Task[None] | None = None
         self._owed: asyncio.Future[Answer] | None = None
         self._asked_at_s = 0.0
+        self._reaping: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self._failures = 0
         self._not_before_s = float("-inf")
@@ -72,6 +73,8 @@ class SolverProcess:
 
         A failure is counted and not raised: `solve` will say so.
         """
+        if self._child is not None and self._child.returncode is not None:
+            await self._fail("the solver died")
         if self._starting is None:
             self._starting = asyncio.create_task(self._start(), name="solver-start")
         await asyncio.shield(self._starting)
@@ -85,6 +88,8 @@ class SolverProcess:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         await self._end("the solver is closed")
+        if self._reaping:
+            await asyncio.wait(self._reaping)
 
     async def _ask(self, question: Question, budget: Budget) -> Answer:
         if self._owed is not None:
@@ -102,7 +107,10 @@ class SolverProcess:
             return _none("the solver did not start")
         owed = self._owed = asyncio.get_running_loop().create_future()
         self._asked_at_s = self._clock.monotonic_s()
-        child.stdin.write(wire.framed(wire.Request(question=question, budget=budget)))
+        try:
+            child.stdin.write(wire.framed(wire.Request(question=question, budget=budget)))
+        except (OSError, RuntimeError):  # uvloop raises the latter where the child just died
+            await self._fail("the solver died")
         return await asyncio.shield(owed)
 
     async def _start(self) -> None:
@@ -148,20 +156,28 @@ class SolverProcess:
         await self._end(why)
 
     async def _end(self, why: str) -> None:
-        """Kill the child and wait for it; a killed process is gone within moments."""
+        """Kill the child, and wait for its end even where whoever waits here is cancelled."""
         child, self._child, self._starting = self._child, None, None
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.cancel()
         self._settle(_none(why))
         if child is not None:
-            with contextlib.suppress(ProcessLookupError):
-                child.kill()
-            if child.stdin is not None:
-                child.stdin.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_END_S):
-                    await child.wait()
+            reaping = asyncio.create_task(_reap(child), name="solver-end")
+            self._reaping.add(reaping)
+            reaping.add_done_callback(self._reaping.discard)
+            await asyncio.shield(reaping)
+
+
+async def _reap(child: asyncio.subprocess.Process) -> None:
+    """Kill and wait; a killed process is gone within moments."""
+    with contextlib.suppress(ProcessLookupError):
+        child.kill()
+    if child.stdin is not None:
+        child.stdin.close()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_END_S):
+            await child.wait()
 
 
 def _none(detail: str) -> Answer:
