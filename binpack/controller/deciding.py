@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from binpack.config import PlannerSettings
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.world import World
-from binpack.planner import draft, improve, question_of, verified
+from binpack.planner import draft, filled, improve, question_of, verified
 from binpack.solver.instance import Budget
 from binpack.solver.process import SolverProcess
+from binpack.state import NodeState
 from fleet.plan import Plan, SolveStatus
 from fleet.pod import Pod
 
@@ -44,15 +45,18 @@ class Decider:
         plans = [draft(world.index, batch)]
         improved = await self._improved(world, batch, plans[0])
         if improved is not None:
-            plans.insert(0, improved)
             world.refresh()  # the cluster went on while the solver thought
-        names = {placement.berth.node for plan in plans for placement in plan.placements}
-        result = verified(plans, batch, world.states(names))
+            plans.insert(0, filled(world.index, batch, improved))
+        result = verified(plans, batch, _states(world, plans))
         for violation in result.violations:
             self._metrics.violations.inc()
             where = f"{violation.node}/{violation.device}" if violation.device else violation.node
             log.warning("a placement was not used: %s", violation.rule, extra={"where": where})
-        return result.plan
+        if not result.violations:
+            return result.plan
+        # What did not hold may have room elsewhere, and nothing else would wake it up.
+        plans = [filled(world.index, batch, result.plan), result.plan]
+        return verified(plans, batch, _states(world, plans)).plan
 
     async def _improved(self, world: World, batch: Sequence[Pod], plan: Plan) -> Plan | None:
         question = question_of(world.index, batch, plan) if self._budget is not None else None
@@ -62,3 +66,7 @@ class Decider:
         if answer.status is SolveStatus.LATE_OR_DEAD:
             log.warning("the index's plan stands: %s", answer.detail)
         return improve(plan, batch, question, answer)
+
+
+def _states(world: World, plans: Sequence[Plan]) -> dict[str, NodeState]:
+    return world.states({placement.berth.node for plan in plans for placement in plan.placements})
