@@ -54,6 +54,7 @@ async def quay(cluster: Cluster) -> AsyncIterator[Quay]:
         await opened.open()
         yield opened
         await opened.close()
+    await CLOCK.sleep(0.25)  # TLS connections that broke off end in their own time
 
 
 @contextlib.contextmanager

@@ -62,7 +62,7 @@ class Quay:
                 if pod["metadata"].get("finalizers"):
                     await self.patch_pod(pod["metadata"]["name"], {"metadata": {"finalizers": None}})
             if found:
-                await self.client.delete(pods)
+                await self.client.delete(pods, timeout_s=60.0)
             return found
 
         await eventually(left, lambda found: not found, what=f"{self.namespace} is empty")
