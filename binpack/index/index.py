@@ -116,7 +116,8 @@ class Index:
 
     def learn(self, pods: Iterable[Pod]) -> bool:
         """Count these pods into the demand mix; True if it was time for new tables (after 50, 100, 200, ... pods)."""
-        mix = self._lessons.learn([shape_of(pod, self._usual_device_mib()) for pod in pods])
+        device_mib = self._usual_device_mib()
+        mix = self._lessons.learn([shape_of(pod, device_mib) for pod in pods])
         if mix is None or not mix.total_milli_gpu:
             return False
         self.set_mix(mix)
