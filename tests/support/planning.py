@@ -105,10 +105,12 @@ class FakeWriter:
 
     async def read(self, pod: Pod) -> tuple[Outcome, Pod | None]:
         self.reads += 1
+        fresh = self.pods.get(pod.uid)
+        while "read" in self._free:
+            await self._free["read"].wait()
         outcome = self._next("read")
         if outcome is not Outcome.DONE:
             return outcome, None
-        fresh = self.pods.get(pod.uid)
         return (Outcome.DONE, fresh) if fresh is not None else (Outcome.GONE, None)
 
     async def say(self, pod: Pod, *, status: bool, reason: str, message: str, at: str) -> tuple[Outcome, str]:

@@ -107,6 +107,23 @@ async def test_what_is_there_before_the_planner_and_what_comes_later_is_placed()
         assert stage.planner.not_ready() == ""
 
 
+async def test_nothing_is_planned_before_everything_was_listed_from_quorum():
+    async with playing() as stage:
+        stage.node(gpus=1)
+        stage.pod("early", gpu="1")
+        stage.api.fail(503, path=NODES, times=4)
+        await stage.until(lambda: "early" in stage.devices())
+        said = [request.path for request in stage.api.asked("PATCH", PODS.rpartition("/")[2])]
+        assert not any(path.endswith("/status") for path in said), "it never had to say that there are no nodes"
+        first_patch = next(n for n, request in enumerate(stage.api.requests) if "/pods/early" in request.path)
+        listed = {
+            request.path
+            for request in stage.api.requests[:first_patch]
+            if request.method == "GET" and not request.is_watch and "resourceVersion" not in request.query
+        }
+        assert {PODS, NODES, SLICES} <= listed
+
+
 async def test_a_pod_placed_by_an_earlier_planner_keeps_its_device():
     async with playing() as stage:
         stage.node(gpus=2)

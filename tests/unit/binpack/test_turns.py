@@ -195,6 +195,22 @@ async def test_while_nobody_can_tell_how_a_write_ended_its_berth_stays_counted()
         assert bridge.world.ledger.berth_of("uid-a") == Berth(node="n1", devices=("0",))
 
 
+async def test_a_pod_that_ended_while_it_was_read_holds_nothing():
+    async with running([gpus()]) as bridge:
+        bridge.writer.answer("pin", LOST)
+        bridge.writer.hold("read")
+        bridge.see(a_pod("a", whole=1))
+        await bridge.pass_s(2)
+        bridge.catch_up()
+        bridge.lose("uid-a")
+        bridge.writer.let_go("read")
+        await bridge.pass_s(2)
+        assert bridge.world.ledger.berth_of("uid-a") is None
+        bridge.see(a_pod("b", whole=1))
+        await bridge.pass_s(1)
+        assert len(bridge.writer.said("pin")) == 2
+
+
 async def test_somebody_else_let_the_pod_go_meanwhile():
     async with running([gpus()]) as bridge:
         pod = a_pod(whole=1)
