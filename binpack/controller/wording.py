@@ -9,8 +9,21 @@ from fleet.pod import Pod
 _GIB = 2**30
 
 
+_LONGEST = 900
+
+
+def plain(text: str) -> str:
+    """Return text from outside as one printable line of a sane length: it ends in conditions, logs and terminals."""
+    cut = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return cut if cut.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in cut)
+
+
 def needs(pod: Pod) -> str:
     """Return what the pod asks for, for people: '2 free G2 devices on one node, 12 cores and 64 GiB'."""
+    return plain(_needs(pod))
+
+
+def _needs(pod: Pod) -> str:
     parts: list[str] = []
     ask = pod.ask
     if ask is not None:
@@ -60,6 +73,10 @@ def lacks(shortfall: Shortfall) -> str:
 
 def sentence(pod: Pod, unplaced: Unplaced) -> str:
     """Return why the pod waits, with the numbers; stable for equal causes, so that events can be counted."""
+    return plain(_sentence(pod, unplaced))
+
+
+def _sentence(pod: Pod, unplaced: Unplaced) -> str:
     match unplaced.reason:
         case Reason.NO_NODES:
             return "the cluster has no nodes"

@@ -35,6 +35,8 @@ _NOTES = (
     labels.HAMI_AVOID_UUIDS,
 )
 _HAMI = (labels.HAMI_MEMORY, labels.HAMI_CORES, labels.HAMI_MEMORY_PERCENTAGE)
+# Real lists name a handful; without a bound, one annotation of 256 KiB would cost every pod after it.
+_MOST_MODELS = 64
 _HAMI_UNMODELLED = (labels.HAMI_AVOID_MODELS, labels.HAMI_USE_UUIDS, labels.HAMI_AVOID_UUIDS)
 
 
@@ -143,7 +145,10 @@ def _models(texts: Mapping[str, str], count: int) -> tuple[tuple[str, ...], bool
     """Return the acceptable models for this count, in order, and whether others stand there with other counts."""
     if labels.GPU_MODELS not in texts:
         hami = texts.get(labels.HAMI_USE_MODELS, "")
-        return tuple(dict.fromkeys(name.strip() for name in hami.split(",") if name.strip())), False
+        found = tuple(dict.fromkeys(name.strip() for name in hami.split(",") if name.strip()))
+        if len(found) > _MOST_MODELS:
+            raise DecodeError(f"{labels.HAMI_USE_MODELS}: {len(found)} models are more than the {_MOST_MODELS} read")
+        return found, False
     names: dict[str, None] = {}
     has_other_counts = False
     for part in texts[labels.GPU_MODELS].split(","):
@@ -154,6 +159,8 @@ def _models(texts: Mapping[str, str], count: int) -> tuple[tuple[str, ...], bool
             has_other_counts = True
         else:
             names[name] = None
+    if len(names) > _MOST_MODELS:
+        raise DecodeError(f"{labels.GPU_MODELS}: {len(names)} models are more than the {_MOST_MODELS} that are read")
     if not names:
         raise DecodeError(f"{labels.GPU_MODELS}: no model is acceptable with the {count} device(s) asked for")
     return tuple(names), has_other_counts

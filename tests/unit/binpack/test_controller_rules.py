@@ -136,3 +136,19 @@ def test_repairs_are_rate_limited_per_owner():
 def test_a_bare_pod_is_never_deleted():
     pinned = {"u1": a_pinned_pod("u1", owner=None)}
     assert RepairShop().due(pinned, set(), 0.0) == ()
+
+
+@pytest.mark.parametrize(
+    "unplaced",
+    [
+        Unplaced(pod_uid="u1", reason=Reason.MALFORMED, detail="x" * 100_000),
+        Unplaced(pod_uid="u1", reason=Reason.NO_SUCH_DEVICE, detail="none has \x1b[2J\x00\nroot:"),
+        Unplaced(pod_uid="u1", reason=Reason.PLANNER_FAULT, detail="\r\n"),
+    ],
+)
+def test_what_comes_from_outside_ends_as_one_printable_line(unplaced):
+    """A reason goes into a condition, an event, a log and a terminal."""
+    ask = DeviceAsk(kind=AskKind.CHOSEN, models=("\x1b[31mA100", "m" * 5000))
+    text = sentence(a_gated_pod(ask=ask, problems=("y" * 5000,)), unplaced)
+    assert len(text) <= 900
+    assert text.isprintable()
