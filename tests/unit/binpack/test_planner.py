@@ -105,6 +105,7 @@ def test_the_draft_places_the_hardest_first():
 def test_a_higher_priority_comes_before_a_harder_pod():
     states = states_of(seat("n1", [1000, 1000]))
     pods = [pod("urgent", ask=share(100), priority=5), pod("hard", ask=chosen(2))]
+    assert set(berths(draft(Index(states.values()), pods))) == {"urgent"}
     plan = plan_batch(Index(states.values()), pods, BUDGET, states)
     assert set(berths(plan)) == {"urgent"}
     assert plan.unplaced[0].reason is Reason.INSUFFICIENT

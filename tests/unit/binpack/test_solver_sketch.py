@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from binpack.index import Index, Weights
 from binpack.planner import draft, question_of
@@ -11,7 +12,9 @@ from binpack.solver.instance import Budget, PodGroup
 from binpack.solver.patterns import UNIT, Columns, Effort, generate
 from binpack.solver.sketch import Sketch
 from binpack.solver.solve import solve
+from fleet.device import AskKind
 from fleet.plan import Placement
+from fleet.pod import Berth
 from tests.support.berths import chosen, pod, seat, share
 from tests.support.worlds import batches, clusters
 
@@ -57,6 +60,41 @@ def test_a_batch_costs_by_how_much_the_potential_rises(states, pods):
         index.take(by_uid[placement.pod_uid], placement.berth)
     answer = solve(question, Budget(deterministic_s=0.05))
     assert answer.draft_cost == pytest.approx(index.potential() - before, abs=0.01)
+
+
+@FEW
+@given(clusters(), batches(), st.booleans())
+def test_a_sketch_books_as_the_index_books(states, pods, step_by_step):
+    index = Index(states)
+    plan = draft(index, pods)
+    question = question_of(index, pods, plan)
+    if question is None:
+        return
+    by_uid = {pod.uid: pod for pod in pods}
+    sketch = sketch_of(question)
+    node = question.seats[0].node
+    here = [(s.kind, sketch.sketched(node, s.positions)) for s in question.seats if s.node == node]
+    if step_by_step:  # one pod, by the beam's way
+        steps = sketch.steps(sketch.empty)
+        chosen_step = np.flatnonzero((steps.row == sketch.group_of(node)) & (steps.group == here[0][0]))
+        rows = sketch.taken(sketch.empty, steps, chosen_step)
+        kind, positions, _ = rows.trails[0][0]
+        name, ask = question.excerpt.names[node], question.kinds[kind].pod.ask
+        real = () if ask is None or ask.kind is AskKind.CLASSIC else sketch.positions(node, positions)
+        ids = question.excerpt.device_ids[node]
+        index.take(by_uid[question.kinds[kind].uids[0]], Berth(node=name, devices=tuple(ids[p] for p in real)))
+    else:
+        rows = sketch.replayed([(sketch.group_of(node), tuple(here))])
+        for placement in plan.placements:
+            if placement.berth.node == question.excerpt.names[node]:
+                index.take(by_uid[placement.pod_uid], placement.berth)
+    arrays = index._arrays
+    slot = arrays.slots[question.excerpt.names[node]]
+    for name in ("milli_cpu", "memory_bytes", "pod_slots"):
+        assert getattr(rows.arrays, name)[0] == getattr(arrays, name)[slot], name
+    assert rows.arrays.extended("nvidia.com/gpu")[0] == arrays.extended("nvidia.com/gpu")[slot]
+    for name in ("residual", "untouched", "free_milli", "free_mib"):
+        assert sorted(getattr(rows.arrays, name)[0]) == sorted(getattr(arrays, name)[slot]), name
 
 
 def test_equal_nodes_are_one_group_whatever_the_order_of_their_devices():
@@ -142,3 +180,23 @@ def test_breaking_into_a_whole_node_is_charged_once_and_not_to_its_owner():
     first = columns._breaks(0, tuple((number, 1) for number in strangers))
     assert len(first) == len(set(first)) > 0
     assert columns._breaks(0, ((owner, 1),)) == ()
+
+
+def test_only_a_node_that_is_kept_is_broken_into_and_not_by_a_cpu_pod_that_leaves_enough():
+    index = Index([seat("n1", [1000] * 8, cpu=96), seat("n2", [1000] * 7 + [900], cpu=96)])
+    pods = [pod("a", ask=share(470)), pod("b", ask=share(500)), pod("c", cpu=1), pod("d", cpu=80)]
+    question = question_of(index, pods, draft(index, pods))
+    sketch = sketch_of(question)
+    columns = Columns(
+        sketch,
+        [PodGroup(count=1, tier=0, demand=1)] * 4,
+        question.excerpt.reserves,
+        question.excerpt.reserve_price,
+        1000,
+    )
+    number = {kind.uids[0]: place for place, kind in enumerate(question.kinds)}
+    kept, broken = (sketch.group_of(question.excerpt.names.index(name)) for name in ("n1", "n2"))
+    assert columns._breaks(kept, ((number["a"], 1),))
+    assert not columns._breaks(broken, ((number["a"], 1),))
+    assert not columns._breaks(kept, ((number["c"], 1),))
+    assert columns._breaks(kept, ((number["d"], 1),))
