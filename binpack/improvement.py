@@ -18,13 +18,15 @@ from fleet.resources import Resources
 # Nodes of different cost looked at per kind of pod; of equal ones as many as pods of the kind and a few rivals.
 _NODES_PER_KIND: Final = 8
 _RIVALS: Final = 4
+_MOST_KINDS: Final = 256
 _LEAST_SAVING_MILLI: Final = 0.1  # below this another plan differs by tie-breaks and rounding
 
 
 def question_of(index: Index, pods: Sequence[Pod], plan: Plan) -> Question | None:
     """Return what the solver should improve; None where it cannot help, and need not be asked.
 
-    It cannot help a single pod, nor pods that all are alike unless one was left out, nor where no node can hold any.
+    It cannot help a single pod, nor pods that all are alike unless one was left out, nor where no node can hold any;
+    of more than 256 kinds of pods it would be late.
 
     Args:
         index: As it was when `plan` was drafted.
@@ -33,7 +35,9 @@ def question_of(index: Index, pods: Sequence[Pod], plan: Plan) -> Question | Non
     """
     placed = {placement.pod_uid for placement in plan.placements}
     kinds = [kind for kind in _kinds(pods) if kind[0].uid in placed or index.options(kind[0], 1)]
-    if sum(map(len, kinds)) < 2 or (len(kinds) == 1 and not (plan.placements and plan.unplaced)):
+    if len(kinds) > _MOST_KINDS or sum(map(len, kinds)) < 2:
+        return None
+    if len(kinds) == 1 and not (plan.placements and plan.unplaced):
         return None
     numbers = {pod.uid: number for number, kind in enumerate(kinds) for pod in kind}
     tiers = sorted({kind[0].priority for kind in kinds})

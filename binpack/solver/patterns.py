@@ -186,9 +186,8 @@ def _beams(sketch: Sketch, rows: Rows, steps: Steps, found: Prices, effort: Effo
 def _best_per_node(rows: Rows, steps: Steps, reduced: Floats, effort: Effort, *, is_last: bool) -> Ints:
     """Return the steps to follow: different pods each, on each node the `beam` best, `widest` in all."""
     node = rows.node[steps.row]
-    after = rows.counts[steps.row]
-    after[np.arange(len(after)), steps.group] += 1
-    key = after @ _salt(after.shape[1])
+    salt = _salt(rows.counts.shape[1])
+    key = (rows.counts @ salt)[steps.row] + salt[steps.group]
     order = np.lexsort((reduced, key, node))
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (np.diff(key[order]) != 0) | (np.diff(node[order]) != 0)

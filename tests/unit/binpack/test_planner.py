@@ -44,8 +44,9 @@ def asked(index, pods):
         [pod("a", ask=share(470)), pod("b", ask=chosen(9))],
         [pod("a", problems=("x",)), pod("b", problems=("x",))],
         [pod("a", ask=chosen(9)), pod("b", cpu=10_000)],
+        [pod(f"p{i}", cpu=i / 1000) for i in range(257)],
     ],
-    ids=["none", "one", "alike", "one and one that fits nowhere", "unreadable", "nothing fits"],
+    ids=["none", "one", "alike", "one and one that fits nowhere", "unreadable", "nothing fits", "too many kinds"],
 )
 def test_a_batch_that_the_solver_cannot_help_is_not_asked_about(pods):
     states = states_of(seat("n1", [1000, 1000]), seat("n2", [1000]))
