@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleet import labels
 from fleet.device import AskKind
 from fleet.plan import Reason, Shortfall, Unplaced
 from fleet.pod import Pod
@@ -38,7 +39,10 @@ def _needs(pod: Pod) -> str:
         parts.append(amount("milli_cpu", pod.requests.milli_cpu))
     if pod.requests.memory_bytes:
         parts.append(amount("memory_bytes", pod.requests.memory_bytes))
-    parts += [amount(name, value) for name, value in pod.requests.extended]
+    counted = ask is not None and ask.kind is AskKind.CLASSIC
+    parts += [
+        amount(name, value) for name, value in pod.requests.extended if not (counted and name == labels.NVIDIA_GPU)
+    ]
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
@@ -67,7 +71,9 @@ def _plural(count: int, noun: str) -> str:
 
 def lacks(shortfall: Shortfall) -> str:
     """Return 'best node n0173 lacks 4 cores': the smallest change that would help."""
-    missing = " and ".join(amount(name, value) for name, value in shortfall.missing)
+    names = {name for name, _ in shortfall.missing}
+    said_twice = labels.NVIDIA_GPU if "devices" in names else ""  # a classic node's cards and their count are one thing
+    missing = " and ".join(amount(name, value) for name, value in shortfall.missing if name != said_twice)
     return f"best node {shortfall.node} lacks {missing or 'nothing any more'}"
 
 

@@ -123,8 +123,9 @@ async def settled(quay: Quay, count: int) -> dict[str, int]:
     async def stand() -> dict[str, int]:
         found = {"bound": 0, "waiting": 0, "lost": 0}
         for pod in await quay.pods():
-            is_told = condition(pod).get("status") == "True"
-            found["bound" if node_of(pod) else "waiting" if is_told and gates_of(pod) else "lost"] += 1
+            told = condition(pod)
+            waits = told.get("status") == "True" and (gates_of(pod) or told["reason"] == "HandedOver")
+            found["bound" if node_of(pod) else "waiting" if waits else "lost"] += 1
         return found
 
     return await eventually(

@@ -152,3 +152,14 @@ def test_what_comes_from_outside_ends_as_one_printable_line(unplaced):
     text = sentence(a_gated_pod(ask=ask, problems=("y" * 5000,)), unplaced)
     assert len(text) <= 900
     assert text.isprintable()
+
+
+def test_a_classic_gpu_is_named_once():
+    pod = a_gated_pod(
+        ask=DeviceAsk(kind=AskKind.CLASSIC, count=2),
+        requests=Resources(milli_cpu=1000, pod_slots=1, extended=((labels.NVIDIA_GPU, 2), ("example.com/x", 1))),
+    )
+    shortfall = Shortfall(node="n1", missing=((labels.NVIDIA_GPU, 1), ("devices", 1)))
+    unplaced = Unplaced(pod_uid="u1", reason=Reason.INSUFFICIENT, shortfall=shortfall)
+    text = "needs 2 free devices on one node, 1 core and 1 example.com/x: best node n1 lacks 1 free device"
+    assert sentence(pod, unplaced) == text
