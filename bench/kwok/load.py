@@ -63,9 +63,9 @@ async def prepare(client: Client, namespace: str, *, is_managed: bool) -> str:
     return uid
 
 
-def pod_object(name: str, namespace: str, owner_uid: str, *, node: str = "") -> dict[str, Any]:
-    """Return a serving pod of one `nvidia.com/gpu`, bound already where a node is given."""
-    amounts = {"cpu": "4", "memory": "16Gi", labels.NVIDIA_GPU: "1"}
+def pod_object(name: str, namespace: str, owner_uid: str, *, gpus: int = 1, node: str = "") -> dict[str, Any]:
+    """Return a serving pod of so many `nvidia.com/gpu`, bound already where a node is given."""
+    amounts = {"cpu": str(4 * gpus), "memory": f"{16 * gpus}Gi", labels.NVIDIA_GPU: str(gpus)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

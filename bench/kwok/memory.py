@@ -15,6 +15,7 @@ from fleet.kube.client import Client
 TARGET_MB = 500.0
 PLACED = 200
 _SETTLE_S = 5.0
+_RESIDENTS = "bench-residents"
 
 
 def measure(ground: Ground, clock: SystemClock, report: Report, *, pods: int) -> dict[str, Any]:
@@ -54,18 +55,20 @@ async def _fill(ground: Ground, clock: SystemClock, pods: int, tell: Tell) -> No
         tell(done / pods, f"{done} of {pods}")
 
     async with Client(ground.access, clock, user_agent="bench-kwok") as client:
-        namespace = Side.OURS.namespace
-        uid = await load.prepare(client, namespace, is_managed=True)
+        uid = await load.prepare(client, _RESIDENTS, is_managed=True)
         nodes = ground.node_names
-        wanted = (load.pod_object(f"resident-{i:05d}", namespace, uid, node=nodes[i % len(nodes)]) for i in range(pods))
+        wanted = (
+            load.pod_object(f"resident-{i:05d}", _RESIDENTS, uid, node=nodes[i % len(nodes)]) for i in range(pods)
+        )
         await load.create(client, wanted, told)
 
 
 async def _place(ground: Ground, clock: SystemClock) -> tuple[str, ...]:
     async with Client(ground.access, clock, user_agent="bench-kwok") as client:
-        namespace = f"{Side.OURS.namespace}-more"
+        namespace = Side.OURS.namespace
         uid = await load.prepare(client, namespace, is_managed=True)
-        wanted = [load.pod_object(f"more-{i:03d}", namespace, uid) for i in range(PLACED)]
+        # Of two sizes, so that the solver is asked too; equal pods need no solver.
+        wanted = [load.pod_object(f"more-{i:03d}", namespace, uid, gpus=1 + i % 2) for i in range(PLACED)]
         await load.place(client, clock, wanted, lambda ratio, words: None)
         return await load.faults(client)
 

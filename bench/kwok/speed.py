@@ -7,24 +7,41 @@ from statistics import median
 from typing import Any
 
 from bench.kwok import load, proc
-from bench.kwok.ground import Ground, Side
+from bench.kwok.ground import GPUS_PER_NODE, SCHEDULER, STOCK_SCHEDULER, Ground, Side
 from berthmaster.demo.scrape import fetch, histogram_quantile
-from berthmaster.local.components import EXTENDER
-from berthmaster.local.progress import Report
+from berthmaster.local.components import EXTENDER, PLANNER
+from berthmaster.local.progress import Report, Tell
 from berthmaster.options import run
 from fleet.clock import SystemClock
 from fleet.kube.client import Client
 
 FILTER_SECONDS = "berthmaster_extender_seconds"
+# For the empty cluster, where everything is cheapest for a scheduler that looks at many nodes.
 TARGETS = {1_000: 0.8, 5_000: 0.9}
+_RESIDENTS = "bench-residents"
+_SCHEDULING = (SCHEDULER, STOCK_SCHEDULER, EXTENDER, PLANNER)
 _SETTLE_S = 2.0
 
 
-def compare(ground: Ground, clock: SystemClock, report: Report, *, pods: int, pairs: int) -> dict[str, Any]:
+def compare(
+    ground: Ground, clock: SystemClock, report: Report, *, pods: int, pairs: int, filled_ratio: float = 0.0
+) -> dict[str, Any]:
     """Return every run and the median ratio of pods/s, ours over stock.
 
     One run per side is discarded as warm-up; then the sides alternate, and so does who begins a pair.
+
+    Args:
+        ground: A cluster with no pods on it; it is left so.
+        clock: To wait on.
+        report: Where steps are shown.
+        pods: Of one run.
+        pairs: How many.
+        filled_ratio: Share of the nodes that other pods, bound before, have all devices of.
     """
+    full = round(filled_ratio * ground.nodes)
+    if full:
+        with report.step(f"{ground.nodes} nodes: filling {full} of them") as tell:
+            run(_fill(ground, clock, full, tell))
     numbers = itertools.count()
     for side in Side:
         _one(ground, clock, report, side, pods, f"warm-up {side.value}", next(numbers))
@@ -35,9 +52,12 @@ def compare(ground: Ground, clock: SystemClock, report: Report, *, pods: int, pa
             title = f"pair {pair + 1} of {pairs}, {side.value}"
             runs.append({"pair": pair + 1} | _one(ground, clock, report, side, pods, title, next(numbers)))
     ratios = [_rate(runs, pair, Side.OURS) / _rate(runs, pair, Side.STOCK) for pair in range(1, pairs + 1)]
-    target = TARGETS.get(ground.nodes)
+    target = None if full else TARGETS.get(ground.nodes)
+    if full:
+        run(_clear(ground, clock, _RESIDENTS))
     return {
         "nodes": ground.nodes,
+        "full_nodes": full,
         "pods": pods,
         "ratio_pods_per_s": {"pairs": [round(ratio, 3) for ratio in ratios], "median": round(median(ratios), 3)},
         "target_ratio": target,
@@ -53,7 +73,14 @@ def _rate(runs: list[dict[str, Any]], pair: int, side: Side) -> float:
 
 def _medians(runs: list[dict[str, Any]]) -> dict[str, float]:
     names = ("pods_per_s", "p50_s", "p99_s", "filter_p50_ms", "filter_p99_ms")
-    return {name: round(median(run[name] for run in runs), 3) for name in names if name in runs[0]}
+    found = {name: round(median(run[name] for run in runs), 3) for name in names if name in runs[0]}
+    parts = [run["cpu_ms_per_pod"] for run in runs]
+    scheduling = [sum(ms for name, ms in part.items() if name in _SCHEDULING) for part in parts]
+    others = [sum(ms for name, ms in part.items() if name not in _SCHEDULING) for part in parts]
+    return found | {
+        "scheduling_cpu_ms_per_pod": round(median(scheduling), 2),
+        "other_cpu_ms_per_pod": round(median(others), 2),
+    }
 
 
 def _one(
@@ -84,7 +111,7 @@ def _one(
     )
     with report.step(f"{ground.nodes} nodes, {title}: clearing"):
         ground.silence()
-        run(_clear(ground, clock, side))
+        run(_clear(ground, clock, side.namespace))
     return found
 
 
@@ -104,7 +131,7 @@ async def _first_pod(ground: Ground, clock: SystemClock, side: Side) -> None:
 
 
 async def _load(
-    ground: Ground, clock: SystemClock, side: Side, pods: int, number: int, tell: Any
+    ground: Ground, clock: SystemClock, side: Side, pods: int, number: int, tell: Tell
 ) -> tuple[load.Bound, dict[str, float], tuple[str, ...]]:
     async with Client(ground.access, clock, user_agent="bench-kwok") as client:
         uid = await load.prepare(client, side.namespace, is_managed=side is Side.OURS)
@@ -115,6 +142,24 @@ async def _load(
         return bound, spent_s, await load.faults(client)
 
 
-async def _clear(ground: Ground, clock: SystemClock, side: Side) -> None:
+async def _fill(ground: Ground, clock: SystemClock, nodes: int, tell: Tell) -> None:
+    """Give every device of the first nodes to one pod each, already bound."""
+    done = 0
+
+    def told(_: str) -> None:
+        nonlocal done
+        done += 1
+        tell(done / nodes, f"{done} of {nodes}")
+
     async with Client(ground.access, clock, user_agent="bench-kwok") as client:
-        await load.clear(client, clock, side.namespace)
+        uid = await load.prepare(client, _RESIDENTS, is_managed=False)
+        wanted = (
+            load.pod_object(f"on-{node}", _RESIDENTS, uid, gpus=GPUS_PER_NODE, node=node)
+            for node in ground.node_names[:nodes]
+        )
+        await load.create(client, wanted, told)
+
+
+async def _clear(ground: Ground, clock: SystemClock, namespace: str) -> None:
+    async with Client(ground.access, clock, user_agent="bench-kwok") as client:
+        await load.clear(client, clock, namespace)

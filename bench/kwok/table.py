@@ -12,13 +12,14 @@ from rich.text import Text
 def table(found: dict[str, Any]) -> RenderableType:
     """Return what was measured beside what was to be reached, and every fault under it."""
     shown = Table(title="Berthmaster beside the stock kube-scheduler", title_justify="left")
-    for column in ("what", "stock", "berthmaster", "figure", "target", "reached"):
+    shown.add_column("what", no_wrap=True)
+    for column in ("stock", "berthmaster", "figure", "target", "reached"):
         shown.add_column(column)
     for one in found["speed"]:
         stock, ours = one["medians"]["stock"], one["medians"]["berthmaster"]
         ratio = one["ratio_pods_per_s"]
         shown.add_row(
-            f"pods/s, {one['nodes']:,} nodes",
+            f"pods/s, {one['nodes']:,} nodes" + (f", {one['full_nodes']:,} full" if one["full_nodes"] else ""),
             f"{stock['pods_per_s']:.1f}",
             f"{ours['pods_per_s']:.1f}",
             f"{ratio['median']:.2f}x ({min(ratio['pairs']):.2f} to {max(ratio['pairs']):.2f})",
@@ -27,8 +28,11 @@ def table(found: dict[str, Any]) -> RenderableType:
         )
         for name, title in (("p50_s", "p50"), ("p99_s", "p99")):
             shown.add_row(f"  created to bound, {title}", f"{stock[name]:.2f} s", f"{ours[name]:.2f} s", "", "", "")
+        for name, title in (("scheduling", "scheduling side"), ("other", "API server and others")):
+            values = [f"{medians[f'{name}_cpu_ms_per_pod']:.1f} ms" for medians in (stock, ours)]
+            shown.add_row(f"  CPU per pod, {title}", *values, "", "", "")
         shown.add_row(
-            "  Filter in these runs, p50 and p99",
+            "  Filter meanwhile, p50 and p99",
             "",
             f"{ours['filter_p50_ms']:.2f}, {ours['filter_p99_ms']:.2f} ms",
             "",
@@ -49,7 +53,7 @@ def table(found: dict[str, Any]) -> RenderableType:
 def _filter_rows(shown: Table, one: dict[str, Any]) -> None:
     handler, wall = one["handler_ms"], one["wall_ms"]
     shown.add_row(
-        f"Filter of a pinned pod, {one['nodes']:,} nodes",
+        f"Filter, pinned pod, {one['nodes']:,} nodes",
         "",
         f"p50 {handler['p50']:.3f}, p99 {handler['p99']:.3f} ms",
         "inside the handler",
