@@ -250,7 +250,9 @@ class Reflector(Generic[T]):
                         self._take(event)
                     self._failures = 0
             except ApiError:
-                if not self._refreshes:
+                if watchdog.done():
+                    _log.info("watch of %s: silent for %.0f s, opened anew", self._path, IDLE_S)
+                elif not self._refreshes:
                     raise
                 return
             finally:
@@ -263,7 +265,11 @@ class Reflector(Generic[T]):
             raise ApiError(0, "NoAnswer", "the watch ended as soon as it began")
 
     async def _close_when_idle(self, stream: Stream) -> None:
-        """A half-open connection never says anything again; a live one sends at least a bookmark a minute."""
+        """A half-open connection never says anything again; a live one mostly sends a bookmark a minute.
+
+        Mostly: of a collection that never changed the server has none to send. So silence is no failure, only a reason
+        to look.
+        """
         while True:
             left_s = self.seen_at_s + IDLE_S - self._clock.monotonic_s()
             if left_s <= 0.0:
