@@ -73,7 +73,11 @@ class Server:
 
     async def __aenter__(self) -> Server:
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._listen.host or None, self._listen.port).start()
+        try:
+            await web.TCPSite(self._runner, self._listen.host or None, self._listen.port).start()
+        except BaseException:
+            await self._runner.cleanup()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from binpack.state import DeviceState, NodeState
+from binpack.books import account
+from binpack.state import NodeState
 from fleet.device import WHOLE_MILLI, AskKind, Device, DeviceAsk
 from fleet.errors import DecodeError
 from fleet.labels import GPU_PRODUCT
@@ -58,15 +60,7 @@ def traces() -> tuple[str, ...]:
 
 def empty_state(node: Node) -> NodeState:
     """Return the node with nothing on it."""
-    return NodeState(
-        node=node,
-        free=node.allocatable,
-        devices=tuple(
-            DeviceState(device=device, free_milli=WHOLE_MILLI, free_mib=device.memory_mib, users=0)
-            for device in node.devices
-        ),
-        blocked=node.device_problems,
-    )
+    return account(node, ()).state
 
 
 class _Row:
@@ -97,15 +91,16 @@ def _rows(source: str | Path, shipped: str | None, columns: Iterable[str]) -> It
         else:
             raw = Path(source).read_bytes()
         text = gzip.decompress(raw).decode("utf-8") if raw[:2] == b"\x1f\x8b" else raw.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        lines = list(enumerate(reader, start=2))
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
         raise DecodeError(f"{source}: cannot be read as CSV: {error}") from error
-    reader = csv.DictReader(io.StringIO(text))
     missing = [column for column in columns if column not in (reader.fieldnames or ())]
     if missing:
         raise DecodeError(f"{source}: no column {', '.join(missing)}")
     names: set[str] = set()
     first = next(iter(columns))
-    for line, fields in enumerate(reader, start=2):
+    for line, fields in lines:
         row = _Row(str(source), line, fields)
         name = row.text(first)
         if not name or name in names:

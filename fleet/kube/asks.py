@@ -50,6 +50,7 @@ class Asked:
 
 
 _NOTHING = Asked()
+_LONGEST_NOTE = 4096
 
 
 def ask_of(devices: tuple[tuple[str, int], ...], annotations: Mapping[str, str] | None) -> Asked:
@@ -57,6 +58,9 @@ def ask_of(devices: tuple[tuple[str, int], ...], annotations: Mapping[str, str] 
     notes = tuple([(key, annotations[key]) for key in _NOTES if key in annotations]) if annotations else ()
     if not devices and not notes:
         return _NOTHING
+    for key, text in notes:
+        if len(text) > _LONGEST_NOTE:  # what is read is remembered, so it must not be of any size
+            return Asked(problems=(f"annotation {key} is longer than {_LONGEST_NOTE} characters",))
     return _asked(devices, notes)
 
 

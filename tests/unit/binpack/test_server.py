@@ -44,3 +44,13 @@ async def test_it_serves_on_a_port_of_its_own_and_lets_go_of_it():
             assert (answer.content_type, await answer.read()) == ("application/json", b"{}")
     async with Server(application({}), Listen(host="127.0.0.1", port=port)) as again:
         assert again.port == port
+
+
+async def test_a_taken_address_leaves_nothing_open():
+    async with Server(application({}), Listen(host="127.0.0.1", port=0)) as first:
+        second = Server(application({}), Listen(host="127.0.0.1", port=first.port))
+        with pytest.raises(OSError, match="address already in use"):
+            async with second:
+                pass
+        with pytest.raises(IndexError):
+            _ = second.port

@@ -50,6 +50,16 @@ def test_the_default_pods_are_those_of_the_published_runs() -> None:
 
 
 @pytest.mark.parametrize(
+    "content", [gzip.compress(NODES.encode() * 99)[:-40] + b"x" * 40, f'{NODES}n1,"{"x" * 200_000}",1,1,T4'.encode()]
+)
+def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "nodes.csv"
+    path.write_bytes(content)
+    with pytest.raises(DecodeError, match="nodes.csv: cannot be read as CSV"):
+        load_nodes(path)
+
+
+@pytest.mark.parametrize(
     ("trace", "rows"), [("gpuspec33", 8152), ("multigpu50", 9061), ("cpu250", 9420), ("gpushare100", 8152)]
 )
 def test_other_traces_come_along(trace: str, rows: int) -> None:

@@ -116,3 +116,9 @@ def test_hamis_types_are_a_set_and_its_other_wishes_are_not_modelled() -> None:
     assert pod.ask is not None
     assert (pod.ask.models, pod.ask.is_ordered) == (("A100", "V100"), False)
     assert pod.unmodelled == (f"annotation {labels.HAMI_AVOID_UUIDS}",)
+
+
+def test_an_annotation_of_any_size_is_not_kept() -> None:
+    pod = read({labels.GPU: "1"}, {labels.GPU_MODELS: ",".join(["H100"] * 1000)})
+    assert pod.ask is None
+    assert pod.problems == (f"annotation {labels.GPU_MODELS} is longer than 4096 characters",)
