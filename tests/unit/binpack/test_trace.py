@@ -55,7 +55,7 @@ def test_the_default_pods_are_those_of_the_published_runs() -> None:
 def test_a_damaged_file_is_named(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_bytes(content)
-    with pytest.raises(DecodeError, match="nodes.csv: cannot be read as CSV"):
+    with pytest.raises(DecodeError, match=r"nodes\.csv: cannot be read as CSV"):
         load_nodes(path)
 
 
