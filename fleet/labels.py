@@ -54,5 +54,5 @@ NODE_NAME_FIELD = "metadata.name"
 # Pod condition written while a pod waits, and the ones that say why it is treated specially.
 WAITING_CONDITION = f"{DOMAIN}/Waiting"
 
-DRA_GPU_DRIVER = "gpu.nvidia.com"
+DRA_GPU_DRIVERS = "gpu."  # how their names begin: gpu.nvidia.com and others
 FIELD_MANAGER = "berthmaster"

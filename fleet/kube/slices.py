@@ -27,7 +27,7 @@ def devices_from(
         dead: Ids that an annotation declares unhealthy, beside the devices' own taints.
         problems: Receives why no device may be given.
     """
-    relevant = [s for s in slices if s.spec.driver == labels.DRA_GPU_DRIVER or _tells_of_gpus(s)]
+    relevant = [s for s in slices if _is_of_gpus(s)]
     if not relevant:
         return None
     devices: dict[str, Device] = {}
@@ -41,8 +41,9 @@ def devices_from(
     return tuple(devices.values())
 
 
-def _tells_of_gpus(obj: ResourceSliceObject) -> bool:
-    return any(_attribute(d, "productName") or _attribute(d, "uuid") for d in obj.spec.devices or ())
+def _is_of_gpus(obj: ResourceSliceObject) -> bool:
+    """Return True for the slice of a GPU driver, by its name: network cards have product names and UUIDs too."""
+    return obj.spec.driver.startswith(labels.DRA_GPU_DRIVERS)
 
 
 def _newest(slices: Iterable[ResourceSliceObject], problems: list[str]) -> list[ResourceSliceObject]:

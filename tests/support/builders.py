@@ -215,7 +215,7 @@ def slice_json(
     devices: Sequence[Mapping[str, Any]] = (),
     *,
     name: str = "slice-0",
-    driver: str = labels.DRA_GPU_DRIVER,
+    driver: str = "gpu.nvidia.com",
     pool: str = "",
     generation: int = 1,
     slices: int = 1,

@@ -142,11 +142,13 @@ def test_resource_slices_tell_more_than_counts() -> None:
     ]
 
 
-def test_slices_of_other_drivers_count_where_they_tell_of_gpus() -> None:
+def test_slices_of_other_drivers_count_where_they_are_of_gpus() -> None:
     attributes = {"gpu.example.com/productName": {"string": "X1"}, "gpu.example.com/cores": {"int": 5}}
     device = {"name": "x-0", "attributes": attributes, "capacity": {"gpu.example.com/memory": {"value": "1Gi"}}}
     cores = slice_json(name="cpus", driver="dra.cpu", devices=[{"name": "cpu-0", "attributes": {"numa": {"int": 0}}}])
-    node = read([slice_json(driver="gpu.example.com", devices=[device]), cores])
+    card = {"name": "nic-0", "attributes": {"productName": {"string": "CX-7"}, "uuid": {"string": "N-1"}}}
+    nics = slice_json(name="nics", driver="dra.net", devices=[card])
+    node = read([slice_json(driver="gpu.example.com", devices=[device]), cores, nics])
     assert [(d.id, d.model, d.memory_mib) for d in node.devices] == [("x-0", "X1", 1024)]
     assert len(read([cores], gpus=2).devices) == 2, "slices without GPUs leave the counts standing"
 
