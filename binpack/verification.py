@@ -75,8 +75,11 @@ def _is_sound_device(ask: DeviceAsk, device: DeviceState) -> bool:
     if not device.device.is_healthy or fit.model_rank(ask, device.device.model) is None:
         return False
     if ask.is_whole:
-        return device.users == 1
-    return device.free_milli >= 0 and (device.free_mib is None or device.free_mib >= 0)
+        memory_mib = device.device.memory_mib
+        return device.users == 1 and (memory_mib is None or memory_mib >= ask.memory_mib)
+    # What the pod itself holds is counted already: only what it leaves untouched (see `fit.least_milli`) must be there.
+    spare_milli = fit.least_milli(ask, device) - ask.milli_gpu
+    return device.free_milli >= spare_milli and (device.free_mib is None or device.free_mib >= 0)
 
 
 def _details(pod: Pod, berth: Berth, state: NodeState) -> Iterator[str]:

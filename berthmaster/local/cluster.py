@@ -201,6 +201,8 @@ class Cluster:
         broken = [component for component, health in found.items() if health is not Health.RUNNING]
         if not broken and record.is_complete:
             return Outcome.ALREADY_RUNNING
+        # The dead first: a process that does not answer may only wait for one of them.
+        self._start([component for component in broken if found[component] is Health.DEAD], record, report)
         stuck = [component for component in broken if found[component] is Health.NOT_ANSWERING]
         for component in self._supervisor.silent(stuck, trust, most_s=_SICK_S):
             report.note(f"{component.name} runs but does not answer: restarting it")
