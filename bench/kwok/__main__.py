@@ -37,6 +37,7 @@ from bench.kwok.table import table
 from berthmaster.local.binaries import Binaries, ensure
 from berthmaster.local.progress import Lines
 from fleet.clock import SystemClock
+from fleet.errors import BerthmasterError
 
 RESULTS = Path(__file__).parents[1] / "results" / "kwok.json"
 PARTS = ("speed", "filter", "memory")
@@ -143,4 +144,10 @@ def _faults(found: dict[str, Any]) -> Sequence[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except BerthmasterError as error:
+        click.echo(f"bench.kwok: {error}", err=True)
+        sys.exit(1)
