@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from berthmaster.demo.replay import items
 from berthmaster.local import fake_nodes
 from berthmaster.local.cluster import Cluster
 from fleet import labels
@@ -162,6 +163,26 @@ async def test_many_that_wait_are_placed_as_room_appears_and_none_beyond_it(quay
         quay.pods, lambda pods: sum(map(bool, map(node_of, pods))) > 5, for_s=0.5, what="more than the card has"
     )
     assert (await quay.recount()).faults == ()
+
+
+async def test_a_node_whose_devices_may_not_be_given_says_so(quay: Quay) -> None:
+    quay.pool = "room"
+    await quay.patch_node("room-0000", {"metadata": {"annotations": {labels.UNHEALTHY_DEVICES: ","}}})
+    try:
+
+        async def told() -> list[dict[str, object]]:
+            events = await items(quay.client, paths.events("default"))
+            ours = [event for event in events if event.get("reportingController") == f"{labels.DOMAIN}/planner"]
+            return [event for event in ours if event["regarding"]["name"] == "room-0000"]
+
+        (event,) = await eventually(told, what="an event on the node")
+        assert event["reason"] == "DevicesClosed"
+        assert "is not a list of devices" in str(event["note"])
+        await quay.add_pod("waits", {GPU: "1"})
+        await quay.says("waits", "Insufficient")
+    finally:
+        await quay.patch_node("room-0000", {"metadata": {"annotations": {labels.UNHEALTHY_DEVICES: None}}})
+    await quay.bound("waits", within_s=AT_ONCE_S)
 
 
 # -- hand-over -------------------------------------------------------------------------------------------------

@@ -44,6 +44,14 @@ class Quay:
         )
         owner = await self.create(f"/api/v1/namespaces/{self.namespace}/configmaps", {"metadata": {"name": "owner"}})
         self._owner_uid = owner["metadata"]["uid"]
+        await eventually(self._may_hold_pods, what="the namespace has its account")
+
+    async def _may_hold_pods(self) -> bool:
+        try:
+            await self.client.get(f"/api/v1/namespaces/{self.namespace}/serviceaccounts/default")
+        except NotFound:
+            return False
+        return True
 
     async def close(self) -> None:
         """Delete whatever makes pods, then the pods, and wait until they are gone: the next test finds room."""
