@@ -81,7 +81,7 @@ def berth_of(pod: Pod) -> Berth | None:
 def unpinned(pod: Pod) -> Pod:
     """Return the pod as it was before it was pinned: the planner added the same node name to every term."""
     terms = pod.constraints.terms
-    if not pod.pinned_node or pod.gates or terms is None:
+    if not pod.is_pin_ours or terms is None:
         return pod
     pin = Requirement(key=labels.NODE_NAME_FIELD, operator="In", values=(pod.pinned_node,))
     own = tuple(replace(term, fields=tuple(field for field in term.fields if field != pin)) for term in terms)

@@ -35,6 +35,7 @@ IGNORED_BY_SCHEDULER = (
 GPU_MODELS = f"{DOMAIN}/gpu-models"
 DEVICES = f"{DOMAIN}/devices"
 CANDIDATES = f"{DOMAIN}/candidates"
+PINNED = f"{DOMAIN}/pinned"
 KAI_GPU_FRACTION = "gpu-fraction"
 KAI_GPU_MEMORY = "gpu-memory"
 KAI_GPU_FRACTION_DEVICES = "gpu-fraction-num-devices"

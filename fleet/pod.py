@@ -54,6 +54,7 @@ class Pod:
         ask: What it asks of GPUs; None = CPU only.
         gates: Names of its scheduling gates, in order.
         pinned_node: Node named by a required matchFields term of every affinity term; "" = not pinned.
+        is_pin_ours: The planner wrote that pin (annotation berthmaster.dev/pinned), so it may also give it up.
         devices: The devices annotation, parsed; None = no such annotation.
         candidates: The candidates annotation, parsed, in order of preference; empty = none.
         unmodelled: Constraints that can make kube-scheduler refuse a node and that the planner does not model.
@@ -84,6 +85,7 @@ class Pod:
     constraints: NodeConstraints = NodeConstraints()
     owner: Owner | None = None
     pinned_node: str = ""
+    is_pin_ours: bool = False
     devices: tuple[str, ...] | None = None
     candidates: tuple[Berth, ...] = ()
     unmodelled: tuple[str, ...] = ()

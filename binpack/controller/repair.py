@@ -1,6 +1,7 @@
 """Which pinned pods are beyond hope and must be deleted so that their controllers make new ones. Pure.
 
-A pin cannot be changed once the gate is gone (the API accepts additions to node affinity on gated pods only).
+Only pins that the planner wrote are judged: a DaemonSet's or a user's own are theirs. A pin cannot be changed once the
+gate is gone (the API accepts additions to node affinity on gated pods only).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class RepairShop:
 
     def observe(self, pod: Pod, now_s: float) -> None:
         """Note whether kube-scheduler refuses the pod at this moment."""
-        if pod.is_unschedulable and pod.pinned_node and not pod.node_name:
+        if pod.is_unschedulable and pod.is_pin_ours and not pod.node_name:
             self._refused_since_s.setdefault(pod.uid, now_s)
         else:
             self._refused_since_s.pop(pod.uid, None)
@@ -68,7 +69,7 @@ class RepairShop:
         return tuple(repairs)
 
     def _reason(self, pod: Pod, nodes: Container[str], now_s: float) -> RepairReason | None:
-        if pod.node_name or pod.is_terminating or not pod.is_live or not pod.pinned_node:
+        if pod.node_name or pod.is_terminating or not pod.is_live or not pod.is_pin_ours:
             return None
         if pod.pinned_node not in nodes:
             return RepairReason.NODE_GONE

@@ -225,6 +225,8 @@ class Turns:
             if tries <= _TRIES_AT_ONCE:
                 self._world.again(pod.uid)
             else:
+                detail = f"{answer.berth.node} has room, and no plan that uses it holds"
+                self._world.wait(Unplaced(pod_uid=pod.uid, reason=Reason.PLANNER_FAULT, detail=detail))
                 self._start(self._again_after(pod.uid, _pause_s(_FIRST_PAUSE_S, tries - _TRIES_AT_ONCE)))
 
     # -- writing -----------------------------------------------------------------------------------------------

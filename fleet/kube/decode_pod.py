@@ -60,6 +60,7 @@ def pod_from(obj: PodObject) -> Pod:
         constraints=constraints,
         owner=_owner(meta),
         pinned_node=pinned_node,
+        is_pin_ours=bool(pinned_node and annotations and annotations.get(labels.PINNED) == pinned_node),
         devices=devices,
         candidates=candidates,
         unmodelled=asked.unmodelled + _unmodelled(meta, spec),

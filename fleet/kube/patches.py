@@ -37,14 +37,14 @@ def pin_patch(
 
     Args:
         pod: The pod as read; its gates, terms, affinity_depth and has_annotations shape the patch.
-        berth: Node to pin to, and the devices to record there; no devices, no devices annotation.
+        berth: Node to pin to, noted as ours, and the devices to record there; no devices, no devices annotation.
         annotations: More annotations to set.
         tolerations: Tolerations to add (for the taint of a warm node's pool, say).
 
     Raises:
         DecodeError: The pod does not carry our gate, or the berth could not be read back from the annotation.
     """
-    notes = dict(annotations or {})
+    notes = {**(annotations or {}), labels.PINNED: berth.node}
     if berth.devices:
         notes[labels.DEVICES] = format_devices(berth.devices)
     return _encode(

@@ -140,6 +140,7 @@ def a_pod(
         constraints=constraints or NodeConstraints(),
         owner=owner or Owner(kind="ReplicaSet", name="rs", uid="uid-rs"),
         pinned_node=pin,
+        is_pin_ours=bool(pin),
         devices=devices,
         candidates=candidates,
         unmodelled=unmodelled,

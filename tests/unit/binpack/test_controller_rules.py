@@ -94,7 +94,7 @@ def test_hand_over_is_due_after_the_wait_counted_from_the_first_miss():
 
 
 def a_pinned_pod(uid, **changes):
-    return a_gated_pod(uid=uid, name=uid, gates=(), pinned_node="n1", **changes)
+    return a_gated_pod(**{"uid": uid, "name": uid, "gates": (), "pinned_node": "n1", "is_pin_ours": True} | changes)
 
 
 def test_a_pod_pinned_to_a_vanished_node_is_given_up_at_once():
@@ -131,6 +131,15 @@ def test_repairs_are_rate_limited_per_owner():
     del pinned["u1"]
     assert [repair.pod.uid for repair in shop.due(pinned, set(), 9.9)] == []
     assert [repair.pod.uid for repair in shop.due(pinned, set(), 10.0)] == ["u2", "u3"]
+
+
+def test_a_pin_that_is_not_ours_is_never_given_up():
+    shop = RepairShop()
+    agent = Owner(kind="DaemonSet", name="agent", uid="ds-1")
+    refused = a_pinned_pod("u1", owner=agent, is_pin_ours=False, is_unschedulable=True)
+    shop.observe(refused, 0.0)
+    assert shop.due({"u1": refused}, {"n1"}, 60.0) == ()
+    assert shop.due({"u1": refused}, set(), 60.0) == ()
 
 
 def test_a_bare_pod_is_never_deleted():

@@ -80,6 +80,8 @@ def test_a_pin_names_the_node_in_every_term_and_touches_nothing_else(obj):
     assert toleration in pod.constraints.tolerations
     assert set(read(obj).constraints.tolerations) <= set(pod.constraints.tolerations)
     wanted = {**obj["metadata"].get("annotations", {}), "x/y": "new", labels.DEVICES: "0,3"}
+    wanted[labels.PINNED] = "node-7"
+    assert pod.is_pin_ours
     assert after["metadata"]["annotations"] == wanted
     pin = {"key": "metadata.name", "operator": "In", "values": ["node-7"]}
     for term in terms_of(after):
@@ -141,9 +143,17 @@ def test_tolerations_that_somebody_added_meanwhile_are_kept():
         apply(changed, pin_patch(read(PLAIN), BERTH, tolerations=[Toleration(key="ours")]))
 
 
-def test_no_devices_no_annotation():
+def test_no_devices_no_record_of_devices():
     after = apply(PLAIN, pin_patch(read(PLAIN), Berth(node="n")))
-    assert "annotations" not in after["metadata"]
+    assert after["metadata"]["annotations"] == {labels.PINNED: "n"}
+
+
+def test_a_pin_that_somebody_else_wrote_is_not_ours():
+    after = apply(PLAIN, pin_patch(read(PLAIN), Berth(node="n")))
+    del after["metadata"]["annotations"][labels.PINNED]
+    assert (read(after).pinned_node, read(after).is_pin_ours) == ("n", False)
+    after["metadata"]["annotations"][labels.PINNED] = "elsewhere"
+    assert not read(after).is_pin_ours
 
 
 def test_a_pod_without_our_gate_gets_no_patch():
