@@ -179,7 +179,7 @@ async def test_a_node_whose_devices_may_not_be_given_says_so(quay: Quay) -> None
         assert event["reason"] == "DevicesClosed"
         assert "is not a list of devices" in str(event["note"])
         await quay.add_pod("waits", {GPU: "1"})
-        await quay.says("waits", "Insufficient")
+        assert "healthy" in await quay.says("waits", "NoSuchDevice")
     finally:
         await quay.patch_node("room-0000", {"metadata": {"annotations": {labels.UNHEALTHY_DEVICES: None}}})
     await quay.bound("waits", within_s=AT_ONCE_S)

@@ -142,12 +142,13 @@ class Quay:
     async def says(self, name: str, reason: str, *, within_s: float = 20.0) -> str:
         """Wait until a pod's waiting condition holds for this reason, and return its message."""
 
-        def holds(pod: Object) -> bool:
-            found = condition(pod)
+        async def look() -> Object:
+            return condition(await self.pod(name))
+
+        def holds(found: Object) -> bool:
             return found.get("status") == "True" and found.get("reason") == reason
 
-        pod = await eventually(lambda: self.pod(name), holds, within_s=within_s, what=f"{name} says {reason}")
-        return str(condition(pod)["message"])
+        return str((await eventually(look, holds, within_s=within_s, what=f"{name} says {reason}"))["message"])
 
     async def events(self, name: str) -> list[Object]:
         """Return the events about a pod, oldest first."""
