@@ -9,6 +9,7 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -28,6 +29,7 @@ from binpack.solver.process import SolverProcess
 from fleet import labels
 from fleet.clock import Clock, SystemClock
 from fleet.config import read
+from fleet.errors import ConfigError
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
 from fleet.kube.events import EventRecorder
@@ -128,13 +130,17 @@ async def run_planner(
         flags: Settings by name that win over the environment; None = not given.
 
     Raises:
-        ConfigError: The settings cannot be read or contradict each other.
+        ConfigError: The settings cannot be read or contradict each other, or the address cannot be listened on.
     """
     settings = read(PlannerSettings, prefix=prefix, environment=environment, flags=flags)
     address = parse_listen(listen)
     clock, registry = SystemClock(), CollectorRegistry()
     planner = Planner(connection(kubeconfig, clock=clock), clock, settings, registry)
-    async with serve_probes(address.host, address.port, registry, planner.not_ready):
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(serve_probes(address.host, address.port, registry, planner.not_ready))
+        except OSError as error:
+            raise ConfigError([f"cannot listen on {listen}: {error.strerror or error}"]) from error
         await planner.run()
 
 

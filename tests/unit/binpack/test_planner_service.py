@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import socket
 import weakref
 
 import pytest
@@ -13,9 +14,10 @@ from prometheus_client import CollectorRegistry
 
 from binpack.config import PlannerSettings
 from binpack.controller import service
-from binpack.controller.service import LEASE, Planner
+from binpack.controller.service import Planner
 from fleet import labels
 from fleet.clock import SystemClock
+from fleet.errors import ConfigError
 from tests.support.builders import node_json, pod_json
 from tests.support.clock import ManualClock
 from tests.support.fake_api import FakeApi
@@ -243,5 +245,15 @@ async def test_the_waiting_are_counted_by_reason():
         )
 
 
-def test_every_lease_is_named_alike():
-    assert LEASE == "berthmaster-planner"
+async def test_an_address_that_is_taken_is_told_in_one_line(tmp_path):
+    kubeconfig = tmp_path / "kubeconfig"
+    user, cluster = {"name": "a", "user": {}}, {"name": "a", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+    document = {"current-context": "a", "contexts": [context], "clusters": [cluster], "users": [user]}
+    kubeconfig.write_text(json.dumps(document))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"cannot listen on {address}"):
+            await service.run_planner(kubeconfig=str(kubeconfig), listen=address, environment={}, prefix="X", flags={})
