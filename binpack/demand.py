@@ -16,8 +16,8 @@ _MILLI_CPU_PER_MILLI_GPU: Final = 16  # a machine of the openb trace has 17 core
 _MIB_PER_MILLI_GPU: Final = 80  # for a share of memory alone: as on a card of 80 GiB
 
 
-def hardest_first(pod: Pod) -> tuple[int, int, bool, int, int, int, str, str]:
-    """Order by priority, then several devices before one, then the choosy, then the big, then by name."""
+def hardest_first(pod: Pod) -> tuple[int, int, bool, int, int, int, float, str, str]:
+    """Order by priority, then several devices before one, the choosy, the big, those that wait longest, by name."""
     ask = pod.ask
     return (
         -pod.priority,
@@ -26,6 +26,7 @@ def hardest_first(pod: Pod) -> tuple[int, int, bool, int, int, int, str, str]:
         -(ask.total_milli_gpu if ask is not None else 0),
         -pod.requests.milli_cpu,
         -pod.requests.memory_bytes,
+        pod.created_at_s,
         pod.key,
         pod.uid,
     )

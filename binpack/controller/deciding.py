@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 # The solver's time is deterministic; on a busy machine a second of it can take several, and pods wait meanwhile.
 _WALL_S_PER_SOLVE_S = 5.0
-_LEAST_WALL_S = 1.0
+_LEAST_WALL_S = 2.0
 
 
 class Decider:

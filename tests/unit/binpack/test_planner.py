@@ -103,6 +103,13 @@ def test_the_draft_places_the_hardest_first():
     assert berths(plan)["a"].node == "n2"
 
 
+def test_of_equal_pods_the_one_that_waits_longest_comes_first():
+    states = states_of(seat("n1", [1000]))
+    late, early = pod("a", ask=chosen(1)), replace(pod("z", ask=chosen(1)), created_at_s=1.0)
+    pods = [replace(late, created_at_s=2.0), early]
+    assert set(berths(draft(Index(states.values()), pods))) == {"z"}
+
+
 def test_a_higher_priority_comes_before_a_harder_pod():
     states = states_of(seat("n1", [1000, 1000]))
     pods = [pod("urgent", ask=share(100), priority=5), pod("hard", ask=chosen(2))]

@@ -355,6 +355,8 @@ async def test_a_plan_that_leaves_out_what_fits_again_and_again_does_not_spin():
         bridge.see(a_pod(whole=1))
         await bridge.pass_s(120)
         assert 5 <= len(bridge.plans) <= 20
+        # It must not wait in silence: what it says is that the fault is ours.
+        assert "n1 has room, and no plan that uses it holds" in bridge.writer.said("say")[-1][2]
 
 
 async def test_a_pod_of_which_the_plan_says_nothing_comes_back():
