@@ -25,19 +25,21 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
     local = Cluster(name)
     record, found = local.record(), local.status()
     is_complete = record is not None and record.is_complete
+    kubectl = record.binaries["kubectl"] if record is not None else ""
     is_whole = is_complete and all(status.health is Health.RUNNING for status in found)
     if as_json:
-        click.echo(json.dumps(_as_json(local, found, is_whole=is_whole), indent=2))
+        click.echo(json.dumps(_as_json(local, found, kubectl, is_whole=is_whole), indent=2))
     else:
-        _print(local, found, is_whole=is_whole)
+        _print(local, found, kubectl, is_whole=is_whole)
     ctx.exit(0 if is_whole else 1 if found else 3)
 
 
-def _as_json(local: Cluster, found: Sequence[ComponentStatus], *, is_whole: bool) -> dict[str, object]:
+def _as_json(local: Cluster, found: Sequence[ComponentStatus], kubectl: str, *, is_whole: bool) -> dict[str, object]:
     return {
         "name": local.name,
         "state": "running" if is_whole else "degraded" if found else "absent",
         "kubeconfig": str(local.kubeconfig) if found else None,
+        "kubectl": kubectl or None,
         "components": [
             {
                 "name": status.name,
@@ -51,7 +53,7 @@ def _as_json(local: Cluster, found: Sequence[ComponentStatus], *, is_whole: bool
     }
 
 
-def _print(local: Cluster, found: Sequence[ComponentStatus], *, is_whole: bool) -> None:
+def _print(local: Cluster, found: Sequence[ComponentStatus], kubectl: str, *, is_whole: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     others = [name for name in names() if name != local.name]
     if not found:
@@ -64,6 +66,7 @@ def _print(local: Cluster, found: Sequence[ComponentStatus], *, is_whole: bool) 
             table.add_row(status.name, f"[{colour}]{status.health.value}[/]", pid, str(status.port))
         console.print(table)
         console.print(f"Logs: {found[0].log.parent}")
+        console.print(f"kubectl: {kubectl}")
         if is_whole:
             console.print(f"Cluster {local.name} is running: export KUBECONFIG={local.kubeconfig}")
         else:

@@ -60,6 +60,7 @@ def test_status_shows_all_seven(cluster: Cluster) -> None:
     assert done.returncode == 0
     assert shown["state"] == "running"
     assert [component["name"] for component in shown["components"]] == EVERYTHING
+    assert shown["kubectl"].endswith("kubectl")
 
 
 def test_a_pod_of_ours_runs_at_once(cluster: Cluster) -> None:

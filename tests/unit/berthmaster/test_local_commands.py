@@ -26,7 +26,8 @@ def test_status_of_nothing_says_how_to_begin_and_exits_with_3(home: Path) -> Non
     assert result.exit_code == 3
     assert "berthmaster up --name none" in result.output
     as_json = json.loads(CliRunner().invoke(status.command, ["--name", "none", "--json"]).output)
-    assert (as_json["state"], as_json["components"], as_json["kubeconfig"]) == ("absent", [], None)
+    assert (as_json["state"], as_json["components"]) == ("absent", [])
+    assert (as_json["kubeconfig"], as_json["kubectl"]) == (None, None)
 
 
 def test_down_of_nothing_is_no_error(home: Path) -> None:
