@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from binpack import extender_wire as wire
 from binpack.extender import Extender, Outcome, Verdict
@@ -20,6 +20,8 @@ from fleet.pod import Pod
 
 # A watch is milliseconds behind another one; the scheduler gives a call 5 s and is held up by one pod at a time.
 CATCH_UP_S = 0.25
+_RETRY_WAIT_S = 0.1
+_MOST_VETOED = 4096
 
 _log = logging.getLogger(__name__)
 _MAY_BE_PREMATURE = (Outcome.VETOED, Outcome.NO_CANDIDATE, Outcome.BEHIND)
@@ -55,6 +57,7 @@ class ExtenderHandlers:
         self._seen_at_s = seen_at_s
         self._catch_up_s = catch_up_s
         self._waiters: set[asyncio.Future[None]] = set()
+        self._vetoed: dict[str, None] = {}
         self.metrics = ExtenderMetrics(self._sizes)
 
     @property
@@ -100,6 +103,10 @@ class ExtenderHandlers:
                 self._count(Outcome.BEHIND)
                 return Reply(body=wire.error_answer("the extender has not seen this pod or its node yet"))
             verdict = self._extender.filter(pod, args.names, self._clock.monotonic_s())
+        if verdict.outcome is Outcome.VETOED:
+            verdict = await self._veto_again(pod, args.names, verdict)
+        else:
+            self._vetoed.pop(pod.uid, None)
         self._count(verdict.outcome)
         if verdict.outcome in _REFUSALS:
             _report(pod, verdict)
@@ -125,17 +132,41 @@ class ExtenderHandlers:
         """Return why the scheduler should not be sent here yet; "" = it may."""
         return "" if self._is_synced() else "the ledger is not synced with the cluster yet"
 
+    async def _veto_again(self, pod: Pod, names: Sequence[str], verdict: Verdict) -> Verdict:
+        """Judge a pod that was vetoed before once more with what the watch brings in the next moment.
+
+        The scheduler tries again because something happened, and it may have seen what freed the devices before our
+        watch did. Nothing wakes it a second time for the same event.
+        """
+        if pod.uid not in self._vetoed:
+            self._vetoed[pod.uid] = None
+            if len(self._vetoed) > _MOST_VETOED:
+                del self._vetoed[next(iter(self._vetoed))]
+            return verdict
+        try:
+            async with asyncio.timeout(min(_RETRY_WAIT_S, self._catch_up_s)):
+                while verdict.outcome is Outcome.VETOED:
+                    await self._next_change()
+                    verdict = self._extender.filter(pod, names, self._clock.monotonic_s())
+        except TimeoutError:
+            return verdict
+        del self._vetoed[pod.uid]
+        return verdict
+
+    async def _next_change(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
     async def _catch_up(self, pod: Pod) -> bool:
         """Wait for the watch; return whether the ledger now holds the pod as the scheduler sees it."""
         try:
             async with asyncio.timeout(self._catch_up_s):
                 while self._extender.is_behind(pod):
-                    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                    self._waiters.add(waiter)
-                    try:
-                        await waiter
-                    finally:
-                        self._waiters.discard(waiter)
+                    await self._next_change()
         except TimeoutError:
             self.metrics.waits.labels(caught_up="no").inc()
             return False

@@ -47,7 +47,7 @@ class Speaker:
         self._recorder = recorder
         self._clock = clock
         self._words: dict[str, Word] = {}
-        self._busy: set[str] = set()
+        self._busy: dict[str, Word] = {}
         self._void: set[str] = set()
         self._resting: dict[str, Word] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -63,10 +63,17 @@ class Speaker:
         self._something.set()
 
     def drop(self, uid: str) -> None:
-        """Do not say any more what was not said yet of this pod."""
-        self._words.pop(uid, None)
-        self._resting.pop(uid, None)
-        if uid in self._busy:
+        """Do not say any more that this pod waits; that it waits no longer is still said.
+
+        The watch may show a pin before the answer to its patch is here, so the word that corrects an earlier one can
+        be older than this call.
+        """
+        for words in (self._words, self._resting):
+            word = words.get(uid)
+            if word is not None and word.status:
+                del words[uid]
+        busy = self._busy.get(uid)
+        if busy is not None and busy.status:
             self._void.add(uid)
 
     async def run(self) -> None:
@@ -84,14 +91,14 @@ class Speaker:
                 await self._something.wait()
                 continue
             uid = word.pod.uid
-            self._busy.add(uid)
+            self._busy[uid] = word
             try:
                 await self._utter(word)
             except Exception:
                 # Broad on purpose: what cannot be said of one pod must not silence all the others.
                 log.exception("nothing could be said of %s", word.pod.key)
             finally:
-                self._busy.discard(uid)
+                del self._busy[uid]
                 self._void.discard(uid)
                 self._something.set()
 

@@ -16,6 +16,7 @@ from fleet import labels
 from fleet.kube.decode import pod_from
 from fleet.telemetry import add_probes
 from tests.support.builders import a_node, pod_json, pod_object
+from tests.support.eventually import eventually
 
 PIN = {
     "nodeAffinity": {
@@ -72,6 +73,9 @@ class World:
             text = await answer.read()
             return answer.status, json.loads(text) if answer.content_type == "application/json" else text.decode()
 
+    async def calls_that_wait(self):
+        return self.handlers.waiting
+
     async def get(self, path):
         async with self.client.get(path) as answer:
             return answer.status, await answer.text()
@@ -96,6 +100,38 @@ def pinned(name="p", devices="0", **metadata):
 async def test_a_pinned_pod_is_verified(world):
     status, answer = await world.post("filter", {"Pod": pinned(), "Nodes": None, "NodeNames": ["n1"]})
     assert (status, answer) == (200, EMPTY | {"NodeNames": ["n1"]})
+
+
+async def test_a_second_veto_waits_a_moment_for_what_the_scheduler_may_have_seen_first(world):
+    """The scheduler saw the holder go and tries again; our watch is a moment behind, and nothing wakes it once more."""
+    holder = pinned("holder")
+    holder["spec"]["nodeName"] = "n1"
+    late = pinned("late")
+    world.see(holder)
+    world.see(late)
+    body = {"Pod": late, "NodeNames": ["n1"]}
+    _, first = await world.post("filter", body)
+    assert "held by another pod" in first["FailedNodes"]["n1"]
+    again = asyncio.ensure_future(world.post("filter", body))
+    await eventually(world.calls_that_wait, every_s=0.001, what="the second call waits for the watch")
+    gone = pod_from(pod_object(holder))
+    world.ledger.remove_pod(gone.uid)
+    world.extender.pod_gone(gone.uid)
+    world.handlers.changed()
+    _, second = await again
+    assert second == EMPTY | {"NodeNames": ["n1"]}
+
+
+async def test_a_second_veto_stands_where_nothing_changes(world):
+    holder = pinned("holder")
+    holder["spec"]["nodeName"] = "n1"
+    world.see(holder)
+    world.see(pinned("late"))
+    body = {"Pod": pinned("late"), "NodeNames": ["n1"]}
+    answers = [(await world.post("filter", body))[1] for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert answers[1]["NodeNames"] == []
+    assert not world.handlers.waiting
 
 
 async def test_nodes_given_as_objects_come_back_as_objects(world):

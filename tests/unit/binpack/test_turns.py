@@ -520,6 +520,26 @@ async def test_words_about_one_pod_never_overtake_each_other():
         assert bridge.writer.most_at_once["uid-p1"] <= 2  # a patch and a condition, never two conditions
 
 
+async def test_that_a_pod_waits_no_longer_is_said_though_its_pin_is_confirmed_late():
+    """The watch shows pin and condition before either write is answered: the correction queues behind the condition."""
+    async with running() as bridge:
+        bridge.writer.hold("say")
+        bridge.see(a_pod(whole=1))
+        await bridge.pass_s(1)
+        bridge.writer.hold("pin")
+        bridge.add_nodes(gpus())
+        await bridge.pass_s(1)
+        waiting = bridge.writer.pods["uid-p1"]
+        bridge.writer.pods["uid-p1"] = replace(waiting, gates=(), pinned_node="n1", devices=("0",), says_waiting=True)
+        bridge.catch_up()
+        await bridge.pass_s(2)
+        bridge.writer.let_go("pin")
+        await bridge.pass_s(1)
+        bridge.writer.let_go("say")
+        await bridge.pass_s(30)
+        assert not bridge.writer.pods["uid-p1"].says_waiting
+
+
 async def test_a_word_that_could_not_be_written_is_said_later():
     async with running() as bridge:
         bridge.writer.answer("say", Outcome.FAILED, Outcome.NOT_LEADING)
