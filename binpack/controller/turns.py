@@ -8,32 +8,25 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from binpack.batch import arrived, wait_s
 from binpack.config import PlannerSettings
+from binpack.controller.carrier import CANDIDATES, FIRST_PAUSE_S, LONGEST_PAUSE_S, Carrier, backoff_s
 from binpack.controller.metrics import PlannerMetrics
-from binpack.controller.repair import Repair
 from binpack.controller.speaker import Speaker, Word
 from binpack.controller.triage import Handling, can_be_handed_over, handling
 from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
-from binpack.controller.writer import Outcome, PodWriter
+from binpack.controller.writer import PodWriter
 from fleet.clock import Clock
 from fleet.kube.events import EventRecorder
 from fleet.loop import Rhythm, every
 from fleet.plan import Plan, Reason, Unplaced
-from fleet.pod import Berth, Pod
+from fleet.pod import Pod
 
 log = logging.getLogger(__name__)
 
-_PATCHES_IN_FLIGHT = 32
-_DELETIONS_IN_FLIGHT = 4
 _MOST_UNWRITTEN = 512
-_CANDIDATES = 16
 _HOUSEKEEPING_S = 1.0
 # Waiting pods are planned again when room appears, but a burst of departures is one occasion, not hundreds.
 _REPLAN_EVERY_S = 0.1
-# A failed patch is tried again: at once where the pod had merely changed, else after a pause that doubles.
-_FIRST_PAUSE_S = 1.0
-_CHANGED_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 30.0
 # A batch on which planning fails is halved until the pod that is to blame stands alone.
 _MOST_FAULTS = 24
 _TRIES_AT_ONCE = 3
@@ -59,7 +52,6 @@ class Turns:
         metrics: PlannerMetrics,
     ) -> None:
         self._world = world
-        self._writer = writer
         self._recorder = recorder
         self._speaker = Speaker(writer, recorder, clock)
         self._decide = decide
@@ -67,8 +59,7 @@ class Turns:
         self._settings = settings
         self._metrics = metrics
         self._wake = asyncio.Event()
-        self._patches = asyncio.Semaphore(_PATCHES_IN_FLIGHT)
-        self._deletions = asyncio.Semaphore(_DELETIONS_IN_FLIGHT)
+        self._carrier = Carrier(world, writer, self._speaker, recorder, clock, metrics, self._wake.set)
         self._tasks: set[asyncio.Task[None]] = set()
         self._replanned_at_s = float("-inf")
 
@@ -104,7 +95,7 @@ class Turns:
                 log.exception("a turn failed, %d in a row", failures)
                 self._world.recall()
                 self._wake.set()
-                await self._clock.sleep(_pause_s(_FIRST_PAUSE_S, failures))
+                await self._clock.sleep(backoff_s(FIRST_PAUSE_S, failures))
 
     async def _turn(self) -> None:
         world = self._world
@@ -182,7 +173,7 @@ class Turns:
             if pod is not None:
                 tries = self._world.rest(pod.uid, is_written=False)
                 self._world.wait(Unplaced(pod_uid=pod.uid, reason=Reason.PLANNER_FAULT, detail=detail))
-                self._start(self._again_after(pod.uid, _pause_s(_FAULT_PAUSE_S, tries)))
+                self._start(self._again_after(pod.uid, backoff_s(_FAULT_PAUSE_S, tries)))
 
     async def _again_after(self, uid: str, pause_s: float) -> None:
         await self._clock.sleep(pause_s)
@@ -197,7 +188,7 @@ class Turns:
             pod = now.pop(placement.pod_uid, None)
             if pod is not None:
                 world.depart(pod, placement.berth)
-                write = self._steer if handling(pod) is Handling.STEER else self._pin
+                write = self._carrier.steer if handling(pod) is Handling.STEER else self._carrier.pin
                 self._start(write(pod, placement.berth))
         left_out: list[Pod] = []
         for unplaced in plan.unplaced:
@@ -227,7 +218,7 @@ class Turns:
             else:
                 detail = f"{answer.berth.node} has room, and no plan that uses it holds"
                 self._world.wait(Unplaced(pod_uid=pod.uid, reason=Reason.PLANNER_FAULT, detail=detail))
-                self._start(self._again_after(pod.uid, _pause_s(_FIRST_PAUSE_S, tries - _TRIES_AT_ONCE)))
+                self._start(self._again_after(pod.uid, backoff_s(FIRST_PAUSE_S, tries - _TRIES_AT_ONCE)))
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -242,77 +233,6 @@ class Turns:
             self._metrics.faults.labels("write").inc()
             log.error("a write ended with a fault of ours", exc_info=error)
 
-    async def _pin(self, pod: Pod, berth: Berth) -> None:
-        if await self._write(pod, lambda: self._writer.pin(pod, berth), "pinned"):
-            self._note_placed(pod, "pinned")
-
-    async def _steer(self, pod: Pod, berth: Berth) -> None:
-        async def write() -> tuple[Outcome, str]:
-            self._world.refresh()
-            others = (option.berth for option in self._world.index.options(pod, _CANDIDATES))
-            return await self._writer.steer(pod, (berth, *(other for other in others if other.node != berth.node)))
-
-        if await self._write(pod, write, "steered"):
-            self._note_placed(pod, "steered")
-
-    def _note_placed(self, pod: Pod, how: str) -> None:
-        self._metrics.placed.labels(how).inc()
-        self._metrics.wait_s.observe(max(0.0, self._clock.now_s() - pod.created_at_s))
-
-    async def _write(self, pod: Pod, write: Callable[[], Awaitable[tuple[Outcome, str]]], how: str) -> bool:
-        """Write a departed pod's patch; return True if the API has taken it, else see to it that it is tried again."""
-        async with self._patches:
-            try:
-                outcome, detail = await write()
-            except Exception as error:
-                # Broad on purpose: the pod must come back into the queue, whatever went wrong.
-                self._metrics.faults.labels("write").inc()
-                log.exception("writing %s failed", pod.key)
-                outcome, detail = Outcome.FAILED, str(error)
-        self._metrics.patches.labels(outcome.value).inc()
-        if outcome is Outcome.DONE:
-            self._speaker.drop(pod.uid)
-            self._world.arrived(pod.uid)
-            return True
-        log.info("%s was not %s: %s (%s)", pod.key, how, outcome.value, detail)
-        if outcome is Outcome.GONE:
-            self._world.ledger.forget(pod.uid)
-            self._world.pod_gone(pod.uid)
-        else:
-            await self._recover(pod, outcome)
-        self._wake.set()
-        return False
-
-    async def _recover(self, pod: Pod, outcome: Outcome) -> None:
-        """Read a pod whose patch failed until it is known how it stands, and go on from there.
-
-        A patch whose answer was lost may be written all the same: until the pod has been read its berth stays counted,
-        so that nobody else is sent there.
-        """
-        world = self._world
-        first_pause_s = _CHANGED_PAUSE_S if outcome is Outcome.CHANGED else _FIRST_PAUSE_S
-        tries = world.rest(pod.uid, is_written=outcome is Outcome.FAILED)
-        self._wake.set()
-        if outcome is not Outcome.CHANGED or tries > 1:
-            await self._clock.sleep(_pause_s(first_pause_s, tries))
-        while True:
-            found, fresh = await self._writer.read(pod)
-            if found is not Outcome.FAILED:
-                break
-            tries += 1
-            await self._clock.sleep(_pause_s(_FIRST_PAUSE_S, tries))
-        if fresh is None:
-            world.ledger.forget(pod.uid)
-            world.pod_gone(pod.uid)
-        elif handling(fresh) is Handling.NONE:
-            # The watch will say where it is; until then what it shows may be older than what was read.
-            if pod.uid in world.away and (fresh.pinned_node or fresh.candidates):
-                world.ledger.assume(pod, _recorded_berth(fresh))
-            self._speaker.drop(pod.uid)
-            world.arrived(pod.uid)
-        else:
-            world.read_again(fresh)
-
     # -- waiting, hand-over, repair ----------------------------------------------------------------------------
 
     async def _keep_house(self) -> None:
@@ -320,7 +240,7 @@ class Turns:
             self._metrics.faults.labels("housekeeping").inc()
 
         await every(
-            Rhythm(period_s=_HOUSEKEEPING_S, jitter_ratio=0.0, longest_backoff_s=_LONGEST_PAUSE_S),
+            Rhythm(period_s=_HOUSEKEEPING_S, jitter_ratio=0.0, longest_backoff_s=LONGEST_PAUSE_S),
             self._look_around,
             self._clock,
             name="housekeeping",
@@ -333,11 +253,11 @@ class Turns:
             pod = world.pods.get(uid)
             if pod is not None and uid not in world.away and can_be_handed_over(pod):
                 world.depart(pod, None)
-                self._start(self._hand_over(pod))
+                self._start(self._carrier.hand_over(pod))
         for repair in world.shop.due(world.unbound, world.ledger.known(), now_s):
-            self._start(self._repair(repair))
-        for pod, candidates in world.steered_anew(now_s, _CANDIDATES):
-            self._start(self._steer_anew(pod, candidates))
+            self._start(self._carrier.repair(repair))
+        for pod, candidates in world.steered_anew(now_s, CANDIDATES):
+            self._start(self._carrier.steer_anew(pod, candidates))
         if world.refresh():
             self._wake.set()
         world.look_again(_LOOK_AGAIN_WISHES, _LOOK_AGAIN_S)
@@ -377,49 +297,3 @@ class Turns:
             reason = "DevicesClosed" if state.blocked else "DevicesDoubtful"
             note = "; ".join(warnings)
             self._start(self._recorder.record(state.node, reason=reason, note=note, is_warning=True))
-
-    async def _hand_over(self, pod: Pod) -> None:
-        record = self._world.waiting.get(pod.uid)
-        why = record.text if record else "no room"
-        text = f"{why}; handed over un-pinned, so that a node autoscaler can order a node"
-        if await self._write(pod, lambda: self._writer.ungate(pod), "handed over"):
-            self._metrics.handed_over.inc()
-            self._speaker.say(Word(pod=pod, status=True, reason="HandedOver", text=text, is_warning=False))
-
-    async def _steer_anew(self, pod: Pod, candidates: Sequence[Berth]) -> None:
-        async with self._patches:
-            outcome, detail = await self._writer.renew_candidates(pod, candidates)
-        self._metrics.patches.labels(outcome.value).inc()
-        if outcome is not Outcome.DONE:
-            log.info("%s was not steered anew: %s (%s)", pod.key, outcome.value, detail)
-
-    async def _repair(self, repair: Repair) -> None:
-        pod = repair.pod
-        async with self._deletions:
-            outcome, detail = await self._writer.delete(repair)
-        log.warning(
-            "%s pinned to %s is given up (%s): %s %s",
-            pod.key,
-            pod.pinned_node,
-            repair.reason.value,
-            outcome.value,
-            detail,
-        )
-        if outcome is Outcome.DONE:
-            self._metrics.repairs.labels(repair.reason.value).inc()
-            note = (
-                f"pinned to {pod.pinned_node}, where it can never start; deleted so that its controller makes a new one"
-            )
-            await self._recorder.record(pod, reason=repair.reason.value, note=note, is_warning=True)
-
-
-def _pause_s(first_s: float, tries: int) -> float:
-    """Return the pause before try number `tries` + 1."""
-    pause_s: float = min(_LONGEST_PAUSE_S, first_s * 2.0 ** min(tries - 1, 16))
-    return pause_s
-
-
-def _recorded_berth(pod: Pod) -> Berth:
-    if pod.pinned_node:
-        return Berth(node=pod.pinned_node, devices=pod.devices or ())
-    return pod.candidates[0]

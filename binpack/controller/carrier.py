@@ -1,0 +1,174 @@
+"""Carries decisions to the API and goes on from whatever becomes of each write: confirmed, changed, gone or lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.repair import Repair
+from binpack.controller.speaker import Speaker, Word
+from binpack.controller.triage import Handling, handling
+from binpack.controller.world import World
+from binpack.controller.writer import Outcome, PodWriter
+from fleet.clock import Clock
+from fleet.kube.events import EventRecorder
+from fleet.pod import Berth, Pod
+
+log = logging.getLogger(__name__)
+
+CANDIDATES = 16
+LONGEST_PAUSE_S = 30.0
+FIRST_PAUSE_S = 1.0
+# A failed patch is tried again: at once where the pod had merely changed, else after a pause that doubles.
+_CHANGED_PAUSE_S = 0.1
+_PATCHES_IN_FLIGHT = 32
+_DELETIONS_IN_FLIGHT = 4
+
+
+class Carrier:
+    """Writes what was decided, one coroutine per pod; never loses a pod, whatever the API answers."""
+
+    def __init__(
+        self,
+        world: World,
+        writer: PodWriter,
+        speaker: Speaker,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: PlannerMetrics,
+        wake: Callable[[], None],
+    ) -> None:
+        self._world = world
+        self._writer = writer
+        self._speaker = speaker
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._wake = wake
+        self._patches = asyncio.Semaphore(_PATCHES_IN_FLIGHT)
+        self._deletions = asyncio.Semaphore(_DELETIONS_IN_FLIGHT)
+
+    async def pin(self, pod: Pod, berth: Berth) -> None:
+        """Write a departed pod's pin."""
+        if await self._write(pod, lambda: self._writer.pin(pod, berth), "pinned"):
+            self._note_placed(pod, "pinned")
+
+    async def steer(self, pod: Pod, berth: Berth) -> None:
+        """Write a departed pod's candidates, its planned berth first."""
+
+        async def write() -> tuple[Outcome, str]:
+            self._world.refresh()
+            others = (option.berth for option in self._world.index.options(pod, CANDIDATES))
+            return await self._writer.steer(pod, (berth, *(other for other in others if other.node != berth.node)))
+
+        if await self._write(pod, write, "steered"):
+            self._note_placed(pod, "steered")
+
+    def _note_placed(self, pod: Pod, how: str) -> None:
+        self._metrics.placed.labels(how).inc()
+        self._metrics.wait_s.observe(max(0.0, self._clock.now_s() - pod.created_at_s))
+
+    async def _write(self, pod: Pod, write: Callable[[], Awaitable[tuple[Outcome, str]]], how: str) -> bool:
+        """Write a departed pod's patch; return True if the API has taken it, else see to it that it is tried again."""
+        async with self._patches:
+            try:
+                outcome, detail = await write()
+            except Exception as error:
+                # Broad on purpose: the pod must come back into the queue, whatever went wrong.
+                self._metrics.faults.labels("write").inc()
+                log.exception("writing %s failed", pod.key)
+                outcome, detail = Outcome.FAILED, str(error)
+        self._metrics.patches.labels(outcome.value).inc()
+        if outcome is Outcome.DONE:
+            self._speaker.drop(pod.uid)
+            self._world.arrived(pod.uid)
+            return True
+        log.info("%s was not %s: %s (%s)", pod.key, how, outcome.value, detail)
+        if outcome is Outcome.GONE:
+            self._world.ledger.forget(pod.uid)
+            self._world.pod_gone(pod.uid)
+        else:
+            await self._recover(pod, outcome)
+        self._wake()
+        return False
+
+    async def _recover(self, pod: Pod, outcome: Outcome) -> None:
+        """Read a pod whose patch failed until it is known how it stands, and go on from there.
+
+        A patch whose answer was lost may be written all the same: until the pod has been read its berth stays counted,
+        so that nobody else is sent there.
+        """
+        world = self._world
+        first_pause_s = _CHANGED_PAUSE_S if outcome is Outcome.CHANGED else FIRST_PAUSE_S
+        tries = world.rest(pod.uid, is_written=outcome is Outcome.FAILED)
+        self._wake()
+        if outcome is not Outcome.CHANGED or tries > 1:
+            await self._clock.sleep(backoff_s(first_pause_s, tries))
+        while True:
+            found, fresh = await self._writer.read(pod)
+            if found is not Outcome.FAILED:
+                break
+            tries += 1
+            await self._clock.sleep(backoff_s(FIRST_PAUSE_S, tries))
+        if fresh is None:
+            world.ledger.forget(pod.uid)
+            world.pod_gone(pod.uid)
+        elif handling(fresh) is Handling.NONE:
+            # The watch will say where it is; until then what it shows may be older than what was read.
+            if pod.uid in world.away and (fresh.pinned_node or fresh.candidates):
+                world.ledger.assume(pod, _recorded_berth(fresh))
+            self._speaker.drop(pod.uid)
+            world.arrived(pod.uid)
+        else:
+            world.read_again(fresh)
+
+    async def hand_over(self, pod: Pod) -> None:
+        """Let a node autoscaler see the pod: un-gate it un-pinned, and say so."""
+        record = self._world.waiting.get(pod.uid)
+        why = record.text if record else "no room"
+        text = f"{why}; handed over un-pinned, so that a node autoscaler can order a node"
+        if await self._write(pod, lambda: self._writer.ungate(pod), "handed over"):
+            self._metrics.handed_over.inc()
+            self._speaker.say(Word(pod=pod, status=True, reason="HandedOver", text=text, is_warning=False))
+
+    async def steer_anew(self, pod: Pod, candidates: Sequence[Berth]) -> None:
+        """Give a steered pod other candidates."""
+        async with self._patches:
+            outcome, detail = await self._writer.renew_candidates(pod, candidates)
+        self._metrics.patches.labels(outcome.value).inc()
+        if outcome is not Outcome.DONE:
+            log.info("%s was not steered anew: %s (%s)", pod.key, outcome.value, detail)
+
+    async def repair(self, repair: Repair) -> None:
+        """Delete a pinned pod that can never start, and tell its owner's people why."""
+        pod = repair.pod
+        async with self._deletions:
+            outcome, detail = await self._writer.delete(repair)
+        log.warning(
+            "%s pinned to %s is given up (%s): %s %s",
+            pod.key,
+            pod.pinned_node,
+            repair.reason.value,
+            outcome.value,
+            detail,
+        )
+        if outcome is Outcome.DONE:
+            self._metrics.repairs.labels(repair.reason.value).inc()
+            note = (
+                f"pinned to {pod.pinned_node}, where it can never start; deleted so that its controller makes a new one"
+            )
+            await self._recorder.record(pod, reason=repair.reason.value, note=note, is_warning=True)
+
+
+def backoff_s(first_s: float, tries: int) -> float:
+    """Return the pause before try number `tries` + 1."""
+    stretched_s: float = min(LONGEST_PAUSE_S, first_s * 2.0 ** min(tries - 1, 16))
+    return stretched_s
+
+
+def _recorded_berth(pod: Pod) -> Berth:
+    if pod.pinned_node:
+        return Berth(node=pod.pinned_node, devices=pod.devices or ())
+    return pod.candidates[0]
