@@ -164,7 +164,8 @@ class Index:
         allowed = room.nodes_with_room(arrays, self._eligibility, pod)
         cost = np.where(allowed, 0.0, np.inf)
         if pod.ask is None:
-            self._spare_devices(cost, allowed)
+            every = np.arange(arrays.count)
+            self._spare_devices(cost, allowed & room.cpu_suffices(arrays, pod.requests.milli_cpu, every))
         elif self._price is not None:
             priced = max(pod.ask.total_milli_gpu, _LEAST_PRICED_MILLI)
             cost += priced * self._price[arrays.node_model[: arrays.count]]

@@ -200,3 +200,15 @@ def test_only_a_node_that_is_kept_is_broken_into_and_not_by_a_cpu_pod_that_leave
     assert not columns._breaks(broken, ((number["a"], 1),))
     assert not columns._breaks(kept, ((number["c"], 1),))
     assert columns._breaks(kept, ((number["d"], 1),))
+
+
+def test_a_node_without_devices_spares_others_only_if_it_has_the_cpu_too():
+    states = [seat("n0", [], cpu=2), seat("n1", [1000], cpu=8)]
+    index = Index(states, weights=BARE)
+    pods = [pod("a", cpu=4), pod("b", cpu=3)]
+    question = question_of(index, pods, draft(index, pods))
+    sketch = sketch_of(question)
+    steps = sketch.steps(sketch.empty)
+    costs = [steps.cost[steps.group == number].min() for number in range(len(question.kinds))]
+    assert costs == pytest.approx([index.place(one).score for one in pods])
+    assert max(costs) < 1000
