@@ -14,6 +14,7 @@ from binpack.controller.world import World
 from binpack.controller.writer import Outcome, PodWriter
 from fleet.clock import Clock
 from fleet.kube.events import EventRecorder
+from fleet.plan import Reason
 from fleet.pod import Berth, Pod
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,9 @@ class Carrier:
 
         if await self._write(pod, write, "steered"):
             self._note_placed(pod, "steered")
+            if pod.unmodelled:
+                text = f"steered by candidates, never pinned: {', '.join(pod.unmodelled)} cannot be planned yet"
+                self._speaker.say(Word(pod=pod, status=False, reason=Reason.UNMODELLED_CONSTRAINT.value, text=text))
 
     def _note_placed(self, pod: Pod, how: str) -> None:
         self._metrics.placed.labels(how).inc()

@@ -670,6 +670,15 @@ async def test_pods_that_must_not_be_pinned_are_steered_with_candidates(changes)
         assert bridge.world.ledger.berth_of("uid-p1") == candidates[0]
 
 
+async def test_a_steered_pod_says_which_constraint_kept_it_from_being_pinned():
+    async with running([gpus()]) as bridge:
+        bridge.see(replace(a_pod("host", whole=1), unmodelled=("host ports",)), replace(a_pod("bare"), owner=None))
+        await bridge.pass_s(1)
+        assert len(bridge.writer.said("steer")) == 2
+        text = "steered by candidates, never pinned: host ports cannot be planned yet"
+        assert bridge.writer.said("say") == [(False, "UnmodelledConstraint", text)]
+
+
 async def test_a_pod_pinned_to_a_vanished_node_is_deleted_once_and_its_owner_told():
     async with running([gpus("n1"), gpus("n2")]) as bridge:
         bridge.see(a_pod(whole=1, pin="n1", devices=("0",)))
