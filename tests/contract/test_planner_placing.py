@@ -273,7 +273,9 @@ async def test_what_cannot_be_read_is_held_with_the_reason_and_never_placed(
     await quay.add_pod("odd", requests, annotations=annotations)
     assert (await quay.says("odd", "Malformed")).startswith("cannot be read: ")
     assert gates_of(await quay.pod("odd")) == [labels.PLAN_GATE]
-    assert [event["reason"] for event in await quay.events("odd")] == ["Malformed"]
+    # The event follows the condition, in a write of its own.
+    events = await eventually(lambda: quay.events("odd"), what="the event is recorded")
+    assert [event["reason"] for event in events] == ["Malformed"]
 
 
 @pytest.mark.parametrize(
@@ -371,5 +373,8 @@ async def test_a_pinned_pod_whose_node_vanished_is_made_anew_elsewhere(quay: Qua
         harbour.kill("kube-scheduler", signal.SIGCONT)
     placed = await quay.bound(second["metadata"]["name"])
     assert node_of(placed) != node
-    events = await quay.events(first["metadata"]["name"])
-    assert "PinnedNodeGone" in [event["reason"] for event in events]
+    await eventually(
+        lambda: quay.events(first["metadata"]["name"]),
+        lambda events: "PinnedNodeGone" in [event["reason"] for event in events],
+        what="the event is recorded",
+    )

@@ -205,8 +205,11 @@ async def test_a_whole_gpu_pod_is_handed_over_after_the_setting(quay: Quay) -> N
         lambda pod: condition(pod, "PodScheduled").get("reason") == "Unschedulable",
         what="kube-scheduler says so",
     )
-    reasons = [event["reason"] for event in await quay.events("whole")]
-    assert "HandedOver" in reasons
+    await eventually(
+        lambda: quay.events("whole"),
+        lambda events: "HandedOver" in [event["reason"] for event in events],
+        what="the event is recorded",
+    )
 
 
 async def test_a_cpu_pod_is_handed_over_too_and_runs_when_kube_scheduler_finds_room(quay: Quay) -> None:
