@@ -174,14 +174,8 @@ class Index:
     def _costs(self, pod: Pod) -> tuple[Floats, Ints]:
         """Return the cost on every slot, (count,), inf where the pod does not fit, and the best device's position."""
         self._refresh()
-        arrays = self._arrays
         score, position = self._cache.scores(PodClass.of(pod))
-        cost = np.where(room.nodes_with_room(arrays, self._eligibility, pod), score, np.inf)
-        if pod.ask is None:
-            self._spare_devices(cost, cost < np.inf)
-        elif self._price is not None:
-            priced = max(pod.ask.total_milli_gpu, _LEAST_PRICED_MILLI)
-            cost += priced * self._price[arrays.node_model[: arrays.count]]
+        cost = score + self._surcharge(pod)
         charged = self._reservations.charged(pod)
         if charged is not None:
             cost[charged] += self._weights.reserved_milli
