@@ -55,5 +55,14 @@ NODE_NAME_FIELD = "metadata.name"
 # Pod condition written while a pod waits, and the ones that say why it is treated specially.
 WAITING_CONDITION = f"{DOMAIN}/Waiting"
 
+# The autoscaler's custom resource and its annotations; the exporter beside the balancer reads them.
+AUTOSCALER_VERSION = "v1alpha1"
+AUTOSCALER_KIND = "ConcurrencyAutoscaler"
+AUTOSCALER_PLURAL = "concurrencyautoscalers"
+TARGET_CONCURRENCY = f"{DOMAIN}/target-concurrency"
+CONCURRENCY_LIMIT = f"{DOMAIN}/concurrency-limit"
+CANARY_REPLICA = f"{DOMAIN}/canary-replica"
+POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+
 DRA_GPU_DRIVERS = "gpu."  # how their names begin: gpu.nvidia.com and others
 FIELD_MANAGER = "berthmaster"

@@ -1,0 +1,1 @@
+"""How many replicas an endpoint needs, every 5 s, and how many requests each may hold, every 30 s."""
