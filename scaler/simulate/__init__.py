@@ -1,0 +1,1 @@
+"""A plant for autoscalers: one queue, replicas that take time to start, every request accounted for."""
