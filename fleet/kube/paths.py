@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from fleet import labels
+
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 RESOURCE_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -34,3 +36,14 @@ def leases(namespace: str, name: str = "") -> str:
 def events(namespace: str) -> str:
     """Return the path of a namespace's events (events.k8s.io/v1)."""
     return f"/apis/events.k8s.io/v1/namespaces/{quote(namespace, safe='')}/events"
+
+
+def autoscalers(namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """Return the path of all ConcurrencyAutoscalers, of one namespace's, of one, or of one's subresource."""
+    path = f"/apis/{labels.DOMAIN}/{labels.AUTOSCALER_VERSION}"
+    if namespace:
+        path += f"/namespaces/{quote(namespace, safe='')}"
+    path += f"/{labels.AUTOSCALER_PLURAL}"
+    if name:
+        path += f"/{quote(name, safe='')}"
+    return f"{path}/{subresource}" if subresource else path
