@@ -1,0 +1,115 @@
+"""The pods of a workload and the count that was ordered, as the replicas that a decision is taken on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scaler.controller.pods import Pod
+from scaler.seen import Fleet, Phase, Replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The count that the workload is set to.
+
+    Attributes:
+        replicas: spec.replicas; None = not known.
+        at_s: When it was last seen to change.
+    """
+
+    replicas: int | None
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """Who is there.
+
+    Attributes:
+        fleet: As counts.
+        pods: Live pods (not ended) by name.
+        names: Name of the pod at each address; an address that two pods share names neither.
+        stuck: Pods that hold a place of the order and cannot come up by waiting.
+        missing: Replicas ordered for which there is no pod yet; they count as starting.
+        version: Template hash of the newest pods; "" = no pod.
+    """
+
+    fleet: Fleet
+    pods: Mapping[str, Pod]
+    names: Mapping[str, str]
+    stuck: int
+    missing: int
+    version: str
+
+
+def census(pods: Iterable[Pod], order: Order) -> Census:
+    """Count.
+
+    A place of the order is held by every pod that neither ended nor is being deleted. An order without a pod yet is
+    starting since it was given; pods beyond the order (a shrink on its way, a rollout's surge) are as good as gone,
+    those that start first.
+    """
+    live = [pod for pod in pods if not pod.is_ended]
+    ready = sum(pod.phase is Phase.READY for pod in live)
+    stuck = sum(pod.phase is Phase.FAILED for pod in live)
+    draining = sum(pod.phase is Phase.DRAINING for pod in live)
+    since = sorted(pod.since_s for pod in live if pod.phase is Phase.STARTING)
+    held = ready + stuck + len(since)
+    missing = 0 if order.replicas is None else max(0, order.replicas - held)
+    surplus = 0 if order.replicas is None else max(0, held - order.replicas)
+    given_up = min(surplus, len(since))
+    if given_up:
+        since = since[:-given_up]
+    leaving = min(surplus - given_up, ready)
+    return Census(
+        fleet=Fleet(
+            ready=ready - leaving,
+            starting_since_s=tuple(since) + (order.at_s,) * missing,
+            draining=draining + given_up + leaving,
+            failed=stuck,
+        ),
+        pods={pod.name: pod for pod in live},
+        names=_names(live),
+        stuck=stuck,
+        missing=missing,
+        version=max(live, key=lambda pod: pod.since_s).version if live else "",
+    )
+
+
+def replicas(pods: Iterable[Pod], in_flight: Mapping[str, float]) -> tuple[Replica, ...]:
+    """Return the replicas to choose victims from, with the load that the balancer saw on each."""
+    return tuple(
+        Replica(
+            name=pod.name,
+            phase=pod.phase,
+            since_s=pod.since_s,
+            in_flight=in_flight.get(pod.name),
+            unscheduled=not pod.is_scheduled,
+        )
+        for pod in pods
+        if not pod.is_ended
+    )
+
+
+def order_for(desired: int, census: Census, max_replicas: int) -> int:
+    """Return the count to set so that `desired` replicas serve or start, stuck pods beside them.
+
+    count = min(max, desired + min(stuck, ready // 2)): a pod that cannot come up is replaced while others of its kind
+    do come up; where none does, more of them would not help.
+    """
+    return min(max_replicas, desired + min(census.stuck, census.fleet.ready // 2)) if desired else 0
+
+
+def _names(live: list[Pod]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    shared: set[str] = set()
+    for pod in live:
+        if not pod.address:
+            continue
+        if pod.address in names:
+            shared.add(pod.address)
+        names[pod.address] = pod.name
+    for address in shared:
+        del names[address]
+    return names
