@@ -1,0 +1,1 @@
+"""The scaler against its rivals on the same traces."""
