@@ -13,6 +13,9 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from berthmaster.autoscaler_table import AutoscalerRow, rows
+from berthmaster.autoscaler_table import table as autoscaler_table
+from berthmaster.autoscalers import Autoscalers, asked
 from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.view import View, watched
 from binpack.fragmentation import fragmented_milli_gpu
@@ -20,8 +23,11 @@ from binpack.index.mix import default_mix
 from binpack.state import DeviceState, NodeState
 from fleet import labels
 from fleet.clock import SystemClock
+from fleet.errors import ApiError
 
 _REFRESH_S = 1.0
+# A screen holds so many; the rest is counted below them.
+_ROWS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,23 +112,61 @@ def _row(model: str, members: list[tuple[str, DeviceState]]) -> ModelRow:
 @kubeconfig_option
 @json_option
 def command(once: bool, kubeconfig: str | None, context: str | None, as_json: bool) -> None:
-    """Show nodes, devices and fragmentation, live. Ctrl-C ends it."""
+    """Show nodes, devices, fragmentation and both axes of every autoscaler, live. Ctrl-C ends it."""
     run(_top(once or as_json, kubeconfig, context, as_json=as_json))
 
 
 async def _top(is_once: bool, kubeconfig: str | None, context: str | None, *, as_json: bool) -> None:
     clock = SystemClock()
-    async with watched(connect(kubeconfig, context), clock) as view:
+    connection = connect(kubeconfig, context)
+    async with watched(connection, clock) as view, asked(connection, clock) as autoscalers:
         if as_json:
-            click.echo(json.dumps(asdict(_look(view)), indent=2))
+            click.echo(json.dumps(_document(_look(view), await _scaling(autoscalers, clock.now_s())), indent=2))
         elif is_once:
-            output().print(_picture(_look(view)))
+            scaling = await _scaling(autoscalers, clock.now_s())
+            output().print(_picture(_look(view), scaling, most=len(scaling.rows)))
         else:
-            with Live(_picture(_look(view)), screen=False, auto_refresh=False) as live:
+            scaling = await _scaling(autoscalers, clock.now_s())
+            with Live(_picture(_look(view), scaling, _ROWS), screen=False, auto_refresh=False) as live:
                 while True:
                     await clock.sleep(_REFRESH_S)
                     view.refresh()
-                    live.update(_picture(_look(view)), refresh=True)
+                    scaling = await _scaling(autoscalers, clock.now_s())
+                    live.update(_picture(_look(view), scaling, _ROWS), refresh=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """The autoscalers as one look found them.
+
+    Attributes:
+        rows: One each.
+        is_installed: Whether the cluster knows the kind.
+        warnings: What could not be read.
+    """
+
+    rows: tuple[AutoscalerRow, ...] = ()
+    is_installed: bool = True
+    warnings: tuple[str, ...] = ()
+
+
+async def _scaling(autoscalers: Autoscalers, now_s: float) -> Scaling:
+    """Return the look; a refusal is told in it, because nodes can be seen without the right to see autoscalers."""
+    try:
+        found = await autoscalers.all()
+    except ApiError as error:
+        return Scaling(warnings=(f"the autoscalers cannot be read: {error}",))
+    if found is None:
+        return Scaling(is_installed=False)
+    known, problems = found
+    return Scaling(rows=rows(known, now_s), warnings=problems)
+
+
+def _document(summary: Summary, scaling: Scaling) -> dict[str, object]:
+    return asdict(summary) | {
+        "warnings": [*summary.warnings, *scaling.warnings],
+        "autoscalers": [asdict(row) for row in scaling.rows] if scaling.is_installed else None,
+    }
 
 
 def _look(view: View) -> Summary:
@@ -136,7 +180,7 @@ def _look(view: View) -> Summary:
     )
 
 
-def _picture(summary: Summary) -> Group:
+def _picture(summary: Summary, scaling: Scaling, most: int) -> Group:
     table = Table("model", box=None, header_style="bold")
     for heading in ("nodes", "devices", "untouched", "partly used", "full", "dead", "free GPUs", "allocated"):
         table.add_column(heading, justify="right")
@@ -152,5 +196,5 @@ def _picture(summary: Summary) -> Group:
         f"{summary.fragmented_milli_gpu / 1000:.1f} idle GPUs are fragmented for the demand mix"
     ]
     lines += [f"[yellow]blocked for devices:[/] {', '.join(summary.blocked_nodes)}"] if summary.blocked_nodes else []
-    lines += [f"[yellow]warning:[/] {escape(warning)}" for warning in summary.warnings[:10]]
-    return Group(*lines, table)
+    lines += [f"[yellow]warning:[/] {escape(warning)}" for warning in (*summary.warnings, *scaling.warnings)[:10]]
+    return Group(*lines, table, *(("", autoscaler_table(scaling.rows, most)) if scaling.rows else ()))

@@ -164,3 +164,22 @@ def _nothing(now_s: float, horizon_s: float, standing: Standing, scored: Skill |
         wape_ratio=None if scored is None else scored.wape_ratio,
         hours=0 if scored is None else scored.hours,
     )
+
+
+def as_status(outlook: Outlook, report_text: str) -> dict[str, object]:
+    """Return `status.forecast` of the autoscaler.
+
+    Args:
+        outlook: The newest.
+        report_text: What it would have changed so far; "" where no account is kept.
+    """
+    told: dict[str, object] = {
+        "standing": outlook.standing.value,
+        "weight": round(outlook.weight_ratio, 2),
+        "horizonSeconds": outlook.horizon_s,
+        "confidence": outlook.confidence_ratio,
+        "message": outlook.text,
+    }
+    if outlook.rate_rps is not None:
+        told["rate"] = float(f"{outlook.rate_rps:.3g}")
+    return told | ({"report": report_text} if report_text else {})

@@ -1,4 +1,4 @@
-"""`berthmaster explain POD`."""
+"""`berthmaster explain POD`, in full `berthmaster explain pod POD`."""
 
 from __future__ import annotations
 
