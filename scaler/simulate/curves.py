@@ -17,8 +17,8 @@ Ints = NDArray[np.int64]
 class Curves:
     """Second differences of the work done, and ends per second.
 
-    With B(t) = slot-seconds done until t, the time average in progress of second k is F(k) = B(k + 1) - B(k). A start at
-    s = k + f adds 1 - f to F(k) - F(k - 1) and f to the next difference; an end takes the same away.
+    With B(t) = slot-seconds done until t, the time average in progress of second k is F(k) = B(k + 1) - B(k). A start
+    at s = k + f adds 1 - f to F(k) - F(k - 1) and f to the next difference; an end takes the same away.
 
     Attributes:
         step: F(k) - F(k - 1), shape (seconds + 2,).
@@ -49,9 +49,9 @@ class Curves:
         second = self._bend(end_s, -sign)
         np.add.at(self.ends, second, sign)
 
-    def linger(self, planned_end_s: Floats, end_s: Floats) -> None:
-        """Note requests that end later than planned: for so long the plan may be too low by as many."""
-        np.add.at(self.tail, self._second(planned_end_s), 1)
+    def linger(self, planned_end_s: Floats, end_s: Floats, from_second: int) -> None:
+        """Note requests that end later than planned: for so long, from a second on, the plan is too low by as many."""
+        np.add.at(self.tail, np.maximum(self._second(planned_end_s), from_second), 1)
         np.subtract.at(self.tail, self._second(end_s) + 1, 1)
 
     def _bend(self, at_s: Floats, sign: int) -> Ints:

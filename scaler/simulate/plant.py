@@ -1,7 +1,8 @@
 """The queue and the slots: which request starts when.
 
-First come, first served, one queue, perfect balancing: a request starts when it comes or when a slot falls free. A second in
-which nothing can wait costs nothing (the curves know it); any other is walked request by request, so waits are exact.
+First come, first served, one queue, perfect balancing: a request starts when it comes or when a slot falls free. A
+second in which nothing can wait costs nothing (the curves know it); any other is walked request by request, so waits are
+exact.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ class Plant:
             )
             if head + len(begun) < stop or stop == last:
                 break
-        self._enter(np.array(begun), come, last)
+        self._enter(np.array(begun), second, come, last)
 
-    def _enter(self, begun_s: Floats, come: int, last: int) -> None:
+    def _enter(self, begun_s: Floats, second: int, come: int, last: int) -> None:
         """Correct the curves by what did not start when it came."""
         load, curves, head = self._load, self._curves, self.head
         self.head = done = head + begun_s.size
@@ -106,7 +107,7 @@ class Plant:
         if late.any():
             start_s, held_s = begun_s[late], load.service_s[head:done][late]
             curves.add(start_s, start_s + held_s, 1)
-            curves.linger(load.arrival_s[head:done][late] + held_s, start_s + held_s)
+            curves.linger(load.arrival_s[head:done][late] + held_s, start_s + held_s, second + 1)
             self.start_s[head:done] = begun_s
             self._end_s[head:done] = begun_s + load.service_s[head:done]
 
