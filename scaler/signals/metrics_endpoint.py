@@ -1,0 +1,151 @@
+"""Load of whole endpoints from people's own PromQL, for those whose balancer has no exporter of ours beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fleet.clock import Clock
+from fleet.prom import Prometheus
+from fleet.prom_answer import Answer
+from scaler.seen import Sample, usable
+
+# Two decisions of 5 s and a time-out of 2 s: one lost poll is bridged, two are a gap.
+STALE_AFTER_S = 12.0
+_LOAD = ("arrivals", "completions", "in_flight", "queued", "errors")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointQueries:
+    """PromQL of one endpoint; each has to give exactly one value, and None is not asked.
+
+    Attributes:
+        in_flight: Requests in progress on serving replicas.
+        queued: Requests that wait for a replica.
+        arrivals: Requests that come, per second.
+        completions: Requests that end, per second.
+        errors: Requests that fail, per second.
+        extra: Further signals by name, summed over the serving replicas.
+    """
+
+    in_flight: str | None = None
+    queued: str | None = None
+    arrivals: str | None = None
+    completions: str | None = None
+    errors: str | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self) -> dict[str, str]:
+        """Return the queries that are asked, by the name of what they give; further signals as extra.NAME."""
+        load = {name: query for name in _LOAD if (query := getattr(self, name)) is not None}
+        return load | {f"extra.{name}": query for name, query in self.extra.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What one query gave: a value, or why there is none."""
+
+    value: float | None
+    problem: str = ""
+    received_s: float = 0.0
+
+
+def read(answer: Answer, received_s: float) -> Read:
+    """Return the one value of an answer.
+
+    An empty answer is missing, not zero: the store may have lost its targets (kedacore/keda 3065). Not a number,
+    infinite and negative are missing, too. Several series are refused rather than summed, because a series that is
+    scraped twice would count twice (kubernetes-sigs/prometheus-adapter 24).
+    """
+    problem = answer.text
+    if answer.is_answered:
+        count = len(answer.series)
+        if count == 1 and not answer.rejected and usable(answer.series[0].value):
+            return Read(value=answer.series[0].value, received_s=received_s)
+        if count == 1 and not answer.rejected:
+            problem = f"{answer.series[0].value:g} cannot be a load"
+        elif count + answer.rejected > 1:
+            problem = f"{count + answer.rejected} series, wanted is one: aggregate them in the query"
+        else:
+            problem = "not a finite number" if answer.rejected else "no series: missing, which is not zero"
+    return Read(value=None, problem=problem or "no answer", received_s=received_s)
+
+
+class EndpointSource:
+    """What one Prometheus last said of endpoints.
+
+    Attributes:
+        counts: Queries by outcome, and answers without a usable value as `unusable`.
+    """
+
+    def __init__(self, prometheus: Prometheus, clock: Clock, *, stale_after_s: float = STALE_AFTER_S) -> None:
+        """Remember where to ask; nothing is asked yet.
+
+        Args:
+            prometheus: Where; with a `lookback_s` of a few scrapes, so that what ended does not live on for minutes.
+            clock: Of the receiver.
+            stale_after_s: Age from which a value counts as missing.
+        """
+        self._prometheus = prometheus
+        self._clock = clock
+        self._stale_after_s = stale_after_s
+        self._endpoints: dict[str, EndpointQueries] = {}
+        self._read: dict[str, Read] = {}  # by query: equal queries are asked once
+        self._first = 0
+        self.counts: Counter[str] = Counter()
+
+    def watch(self, key: str, queries: EndpointQueries) -> None:
+        """Ask for an endpoint from the next poll on, in place of what was asked for it before."""
+        self._endpoints[key] = queries
+
+    def forget(self, key: str) -> None:
+        """Ask for an endpoint no more."""
+        self._endpoints.pop(key, None)
+
+    async def poll(self) -> None:
+        """Ask for all endpoints; takes one time-out at most, and what came until then counts."""
+        queries = list({query: None for asked in self._endpoints.values() for query in asked.named().values()})
+        # Where they do not all fit into the time-out, those at the end must not be the same ones every time.
+        first = self._first % len(queries) if queries else 0
+        queries = queries[first:] + queries[:first]
+        answers = await self._prometheus.instant_many(queries)
+        now_s = self._clock.monotonic_s()
+        answered = 0
+        kept: dict[str, Read] = {}
+        for query, answer in zip(queries, answers, strict=True):
+            self.counts[answer.outcome] += 1
+            new = read(answer, now_s)
+            if answer.is_answered:
+                answered += 1
+                self.counts["unusable"] += new.value is None
+            elif (last := self._read.get(query)) is not None:
+                # No answer is no news: the last value stands until it is stale.
+                new = Read(value=last.value, problem=new.problem, received_s=last.received_s)
+            kept[query] = new
+        self._first = first + (answered if answered < len(queries) else 0)
+        self._read = kept
+
+    def sample(self, key: str, now_s: float) -> Sample:
+        """Return what is known of an endpoint now; None where nothing is.
+
+        Args:
+            key: As watched; one that is not gives an empty sample.
+            now_s: On the receiver's monotonic clock.
+        """
+        queries = self._endpoints.get(key, EndpointQueries())
+        values = {name: self._value(query, now_s) for name, query in queries.named().items()}
+        load = {name: values.get(name) for name in _LOAD}
+        return Sample(at_s=now_s, extra={name: values[f"extra.{name}"] for name in queries.extra}, **load)
+
+    def problems(self, key: str) -> dict[str, str]:
+        """Return why values of an endpoint are missing or old, by name; empty = all came."""
+        queries = self._endpoints.get(key, EndpointQueries())
+        found = {name: self._read[query].problem for name, query in queries.named().items() if query in self._read}
+        return {name: problem for name, problem in found.items() if problem}
+
+    def _value(self, query: str, now_s: float) -> float | None:
+        last = self._read.get(query)
+        if last is None or now_s - last.received_s > self._stale_after_s:
+            return None
+        return last.value
