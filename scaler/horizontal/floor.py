@@ -20,3 +20,7 @@ class Floor:
     weight_ratio: float
     horizon_s: float
     confidence_ratio: float
+
+    def raised(self, rate_rps: float) -> float:
+        """Return rate + weight max(0, foreseen - rate): a forecast raises, never lowers."""
+        return rate_rps + self.weight_ratio * max(0.0, self.rate_rps - rate_rps)
