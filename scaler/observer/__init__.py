@@ -1,0 +1,1 @@
+"""Shows GPU readings under the names of NVIDIA's DCGM exporter on nodes where none runs."""
