@@ -1,0 +1,179 @@
+"""HAProxy's `show stat` as values. Read by column name, since columns are added from version to version.
+
+Source: HAProxy 2.8 management guide, section 9.1 "CSV format".
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fleet.errors import DecodeError
+from scaler.balancer.values import ServerState
+
+BACKEND = "BACKEND"
+_HEADER = "# pxname,svname,"
+_TAIL = "\n\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLine:
+    """One server as the balancer counts it; counters since its start.
+
+    Attributes:
+        name: Of the slot.
+        address: IP:PORT.
+        state: What it does.
+        in_flight: Now.
+        queued: Waiting for it alone, now.
+        sessions: Requests sent to it, repeated tries included.
+        server_errors: Answers 5xx by the replica itself.
+        broken: Requests that it broke off or never answered.
+        limit: Most in progress; 0 = no bound.
+        weight: Share of traffic, 0..256, as configured or set.
+    """
+
+    name: str
+    address: str
+    state: ServerState
+    in_flight: int
+    queued: int
+    sessions: int
+    server_errors: int
+    broken: int
+    limit: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendLine:
+    """One backend; counters since the balancer's start.
+
+    Attributes:
+        name: Of the backend.
+        in_progress: Requests that belong to it now: held, queued or at a server.
+        queued: Waiting for any server, now.
+        sessions: Requests that came.
+        answers_5xx: Sent to clients, by servers or by the balancer.
+        unanswered: Requests that found no server in time: refused connections, time-outs in the queue.
+        broken: Requests that a server broke off or never answered.
+        servers: In the balancer's order.
+    """
+
+    name: str
+    in_progress: int
+    queued: int
+    sessions: int
+    answers_5xx: int
+    unanswered: int
+    broken: int
+    servers: tuple[ServerLine, ...]
+
+
+Gauges = Mapping[tuple[str, str], int]
+
+
+def backends(text: str) -> dict[str, BackendLine]:
+    """Return every backend of a whole `show stat` answer, with its servers.
+
+    Raises:
+        DecodeError: The answer was cut short, is no statistics table, or a number in it is none.
+    """
+    columns, rows = _table(text)
+    number = _numbers(columns)
+    try:
+        name, server, status, address = (columns[key] for key in ("pxname", "svname", "status", "addr"))
+        weight = columns["uweight"] if "uweight" in columns else columns["weight"]
+    except KeyError as error:
+        raise DecodeError(f"show stat has no column {error}") from error
+    servers: dict[str, list[ServerLine]] = {}
+    totals: dict[str, list[str]] = {}
+    for row in rows:
+        if row[server] == BACKEND:
+            totals[row[name]] = row
+        elif row[server] != "FRONTEND":
+            servers.setdefault(row[name], []).append(
+                ServerLine(
+                    name=row[server],
+                    address=row[address],
+                    state=state_of(row[status], row[columns["weight"]]),
+                    in_flight=number(row, "scur"),
+                    queued=number(row, "qcur"),
+                    sessions=number(row, "stot"),
+                    server_errors=number(row, "hrsp_5xx"),
+                    broken=number(row, "eresp"),
+                    limit=number(row, "slim"),
+                    weight=int(row[weight] or 1),
+                )
+            )
+    return {
+        backend: BackendLine(
+            name=backend,
+            in_progress=number(row, "scur"),
+            queued=number(row, "qcur"),
+            sessions=number(row, "stot"),
+            answers_5xx=number(row, "hrsp_5xx"),
+            unanswered=number(row, "econ"),
+            broken=number(row, "eresp"),
+            servers=tuple(servers.get(backend, ())),
+        )
+        for backend, row in totals.items()
+    }
+
+
+def gauges(text: str) -> Gauges:
+    """Return requests in progress by (backend, server) alone: the cheap reading between two whole ones.
+
+    Raises:
+        DecodeError: The answer was cut short or is no statistics table.
+    """
+    if not text.startswith(_HEADER) or not text.endswith(_TAIL):
+        raise DecodeError(f"show stat is cut short or none: {text[-80:]!r}")
+    found = {}
+    for line in text.splitlines()[1:]:
+        if line:
+            name, server, _, _, current, _ = line.split(",", 5)
+            found[name, server] = int(current)
+    return found
+
+
+def state_of(status: str, weight: str = "1") -> ServerState:
+    """Return what a server does from its status text (`UP 1/3`, `no check`, `MAINT (via ..)`) and effective weight."""
+    if status.startswith("MAINT"):
+        return ServerState.EMPTY
+    if status.startswith(("DRAIN", "NOLB")):
+        return ServerState.DRAINING
+    if status.startswith(("UP", "no check")):
+        return ServerState.DRAINING if weight == "0" else ServerState.SERVING
+    return ServerState.DOWN
+
+
+def _table(text: str) -> tuple[dict[str, int], Iterator[list[str]]]:
+    if not text.startswith(_HEADER) or not text.endswith(_TAIL):
+        raise DecodeError(f"show stat is cut short or none: {text[-80:]!r}")
+    head, *lines = text.splitlines()
+    columns = {name: place for place, name in enumerate(head.removeprefix("# ").split(","))}
+    return columns, _rows(lines, len(columns) - 1)
+
+
+def _rows(lines: list[str], fewest: int) -> Iterator[list[str]]:
+    for line in lines:
+        if not line:
+            continue
+        # Texts of health checks may hold commas and are quoted then; all other lines take the fast way.
+        row = next(csv.reader([line])) if '"' in line else line.split(",")
+        if len(row) < fewest:
+            raise DecodeError(f"show stat: a line has {len(row)} of {fewest} columns: {line[:80]!r}")
+        yield row
+
+
+def _numbers(columns: Mapping[str, int]) -> Callable[[list[str], str], int]:
+    def number(row: list[str], name: str) -> int:
+        text = row[columns[name]] if name in columns else ""
+        try:
+            return int(text or 0)
+        except ValueError as error:
+            raise DecodeError(f"show stat: {name} of {row[0]}/{row[1]} is {text!r}") from error
+
+    return number
