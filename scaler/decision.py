@@ -93,6 +93,7 @@ class TargetReason(StrEnum):
     RAISED = "Raised"
     CUT = "Cut"
     AT_BOUND = "AtBound"
+    CONFIRMING = "Confirming"  # a raise is asked for once more before it is made
     NOT_EXERCISED = "NotExercised"  # no replica was busy enough to prove more
     HELD_STARTING = "HeldWhileStarting"
     HELD_LATE = "HeldWhileLate"

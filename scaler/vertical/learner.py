@@ -1,0 +1,90 @@
+"""What the vertical axis remembers of one model version on one kind of hardware; about 7 KB."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scaler.policy import Policy
+from scaler.vertical.bins import Bins
+from scaler.vertical.curve import Curve
+from scaler.vertical.errors import Errors
+from scaler.vertical.memory import Line
+from scaler.vertical.shift import Shift
+
+TARGET_SHARE = 0.7  # the horizontal axis aims at this part of L: room for chance and for a burst
+ONBOARDING_CYCLES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Learner:
+    """State between two cycles.
+
+    Attributes:
+        limit: L, requests in progress per replica that are known or believed good.
+        validated: Highest part of L that a replica held without errors.
+        bins: What was seen at each concurrency.
+        curve: Fitted in the last cycle that could.
+        memory: Memory over concurrency.
+        resources: Further resources over concurrency, by name.
+        errors: What is remembered of failures.
+        shift: How long latency has been off the curve.
+        cycles: That had traffic.
+        asked: Times in a row that a slow raise was wanted.
+        hold_cycles: Still without a raise, after errors or full memory.
+        full_cuts: Cuts in a row because memory was full, with no line known.
+        full_from: L before them.
+        canary: Replica that runs at L.
+        has_moved: Whether the last lesson changed a limit.
+        quiet_cycles: With traffic since L moved last.
+    """
+
+    limit: float
+    validated: float
+    bins: Bins = field(default_factory=Bins.empty)
+    curve: Curve | None = None
+    memory: Line = field(default_factory=Line)
+    resources: Mapping[str, Line] = field(default_factory=dict)
+    errors: Errors = field(default_factory=Errors)
+    shift: Shift = field(default_factory=Shift)
+    cycles: int = 0
+    asked: int = 0
+    hold_cycles: int = 0
+    full_cuts: int = 0
+    full_from: float = 0.0
+    canary: str | None = None
+    has_moved: bool = True
+    quiet_cycles: int = 0
+
+    @staticmethod
+    def fresh(policy: Policy) -> Learner:
+        """Return a learner that knows only what the person said."""
+        start = bounded(policy.target.initial / TARGET_SHARE, policy)
+        return Learner(limit=start, validated=start)
+
+    @staticmethod
+    def restored(policy: Policy, learnt: float) -> Learner:
+        """Return a learner after a restart, of which only L was kept: no longer onboarding, its bins to be seen anew.
+
+        Args:
+            policy: May have other bounds than before.
+            learnt: L as published; anything that is not a positive number counts as nothing kept.
+        """
+        if not (math.isfinite(learnt) and learnt > 0):
+            return Learner.fresh(policy)
+        start = bounded(learnt, policy)
+        return Learner(limit=start, validated=start, cycles=ONBOARDING_CYCLES)
+
+
+def bounds(policy: Policy) -> tuple[float, float]:
+    """Return the lowest and highest L: the target's bounds / 0.7, and never above the replica's own limit."""
+    target = policy.target
+    most = math.inf if target.limit is None else target.limit
+    return min(target.minimum / TARGET_SHARE, most), min(target.maximum / TARGET_SHARE, most)
+
+
+def bounded(limit: float, policy: Policy) -> float:
+    """Return L within its bounds."""
+    low, high = bounds(policy)
+    return min(max(limit, low), high)
