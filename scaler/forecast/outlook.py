@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from scaler.forecast.conformal import quantile
-from scaler.forecast.points import points
+from scaler.forecast.points import Points, points
 from scaler.forecast.series import History
 from scaler.forecast.skill import Skill, skill, weight
 from scaler.horizontal.floor import Floor
@@ -40,6 +40,7 @@ class Outlook:
         at_s: When it was made, seconds since the epoch.
         horizon_s: How far it looks ahead: the start time, rounded up to whole minutes.
         standing: Why it counts or does not.
+        present_rps: Mean rate of the last ten minutes; None = cannot be told.
         expected_rps: Middle expectation; None = cannot be told.
         rate_rps: Rate that is not exceeded with the confidence; None = cannot be told.
         weight_ratio: What the forecast has earned, 0..1.
@@ -52,6 +53,7 @@ class Outlook:
     at_s: float
     horizon_s: float
     standing: Standing
+    present_rps: float | None
     expected_rps: float | None
     rate_rps: float | None
     weight_ratio: float
@@ -127,12 +129,13 @@ def look(history: History, state: OutlookState, now_s: float, start_time_s: floa
         or not 0 <= minute - scored_minute < _SCORE_EVERY_MIN
     ):
         scored, scored_minute = skill(rates_rps, steps), minute
-    expected_rps = float(points(rates_rps, len(rates_rps), len(rates_rps) + 1, steps).combined[0])
-    outlook = _outlook(now_s, horizon_s, scored, expected_rps, 0.0 if earlier is None else earlier.weight_ratio)
+    here = points(rates_rps, len(rates_rps), len(rates_rps) + 1, steps)
+    outlook = _outlook(now_s, horizon_s, scored, here, 0.0 if earlier is None else earlier.weight_ratio)
     return outlook, OutlookState(minute=minute, outlook=outlook, scored_minute=scored_minute, scored=scored)
 
 
-def _outlook(now_s: float, horizon_s: float, scored: Skill, expected_rps: float, earlier_ratio: float) -> Outlook:
+def _outlook(now_s: float, horizon_s: float, scored: Skill, here: Points, earlier_ratio: float) -> Outlook:
+    present_rps, expected_rps = float(here.mean10[0]), float(here.combined[0])
     if scored.low_ratio is None or not np.isfinite(expected_rps):
         return _nothing(now_s, horizon_s, Standing.TOO_YOUNG, scored)
     factor = quantile(scored.errors, CONFIDENCE_RATIO)
@@ -141,6 +144,7 @@ def _outlook(now_s: float, horizon_s: float, scored: Skill, expected_rps: float,
         at_s=now_s,
         horizon_s=horizon_s,
         standing=Standing.EARNED if earned > 0 else Standing.NO_SKILL,
+        present_rps=present_rps,
         expected_rps=expected_rps,
         rate_rps=None if factor is None else expected_rps * factor,
         weight_ratio=earned,
@@ -156,6 +160,7 @@ def _nothing(now_s: float, horizon_s: float, standing: Standing, scored: Skill |
         at_s=now_s,
         horizon_s=horizon_s,
         standing=standing,
+        present_rps=None,
         expected_rps=None,
         rate_rps=None,
         weight_ratio=0.0,

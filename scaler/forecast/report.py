@@ -62,10 +62,14 @@ class Report:
 
 
 def replicas_of(outlook: Outlook, minute: Minute) -> int:
-    """Return the floor in replicas: ceil(weight x rate x service time / target), at most the maximum."""
-    if outlook.rate_rps is None or minute.service_s is None or outlook.weight_ratio <= 0:
+    """Return what the need would have been: ceil(raised rate x service time / target), at most the maximum.
+
+    The raised rate is the present one and, by its weight, what the forecast says beyond it; 0 where nothing was earned.
+    """
+    floor = outlook.floor
+    if floor is None or outlook.present_rps is None or minute.service_s is None:
         return 0
-    need = outlook.weight_ratio * outlook.rate_rps * minute.service_s / minute.target
+    need = floor.raised(outlook.present_rps) * minute.service_s / minute.target
     return min(minute.max_replicas, math.ceil(need - 1e-9))
 
 
