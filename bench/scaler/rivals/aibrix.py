@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 
-from bench.scaler.rivals.seen import WindowMaximum, WindowMean, bounded, replicas_for, requests
+from bench.scaler.rivals.seen import WindowMaximum, WindowMean, bounded, is_near, replicas_for, requests
 from scaler.seen import Fleet, Sample
 
 _STABLE_S = 180.0
 _PANIC_S = 60.0
 _PANIC_RATIO = 2.0
 _RATE = 2.0
-_TOLERANCE_RATIO = 0.1
 _SHRINK_COOLDOWN_S = 300.0
 
 
@@ -60,7 +59,7 @@ class AiBrix:
         return bounded(self._wanted.add(now_s, desired), self._maximum)
 
     def _count(self, load: float, replicas: int) -> int:
-        if replicas > 0 and abs(load / (self._target * replicas) - 1.0) <= _TOLERANCE_RATIO:
+        if replicas > 0 and is_near(load, self._target, replicas):
             return replicas
         most = max(1, math.ceil(_RATE * replicas))
         return min(max(replicas_for(load, self._target), math.floor(replicas / _RATE)), most)

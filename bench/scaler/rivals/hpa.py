@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from bench.scaler.rivals.seen import WindowMaximum, WindowMean, bounded, replicas_for, requests
+from bench.scaler.rivals.seen import WindowMaximum, WindowMean, bounded, is_near, replicas_for, requests
 from scaler.seen import Fleet, Sample
 
-_TOLERANCE_RATIO = 0.1
 _DOWN_WINDOW_S = 300.0
 _UP_PERIOD_S = 15.0
 _UP_RATIO = 2.0
@@ -68,7 +67,7 @@ class Pipeline:
 class Hpa:
     """One load metric with a target average value, default behaviour.
 
-    n' = n if |load / (target x n) - 1| <= 0.1, else ceil(load / target); down to the largest n' of 300 s; up to
+    n' = n if 0.9 <= load / (target x n) <= 1.1, else ceil(load / target); down to the largest n' of 300 s; up to
     max(2 n, n + 4) per 15 s. n is all that was ordered. With a target *average* value a starting pod therefore counts
     once; a target *value* multiplies the ready pods instead and is worse (kubernetes/kubernetes 59975).
     """
@@ -108,9 +107,7 @@ class Hpa:
         return bounded(wanted, self._maximum)
 
     def _proposal(self, load: float, replicas: int) -> int:
-        if abs(load / (self._target * replicas) - 1.0) <= _TOLERANCE_RATIO:
-            return replicas
-        return replicas_for(load, self._target)
+        return replicas if is_near(load, self._target, replicas) else replicas_for(load, self._target)
 
     def _most(self, replicas: int, now_s: float) -> int:
         """Return the limit of growth, counted from the replicas at the start of the period."""

@@ -9,6 +9,7 @@ from scaler.seen import Sample, usable
 
 # A ratio that is a whole number must not become the next one by the last bit of a float.
 _ROUNDING = 1e-9
+_TOLERANCE_RATIO = 0.1
 
 
 def requests(sample: Sample) -> float | None:
@@ -24,6 +25,12 @@ def requests(sample: Sample) -> float | None:
 def replicas_for(load: float, target: float) -> int:
     """Return ceil(load / target)."""
     return math.ceil(load / target - _ROUNDING)
+
+
+def is_near(load: float, target: float, replicas: int) -> bool:
+    """Return whether the load is within a tenth of what the replicas are wanted for: both HPA and AIBrix then rest."""
+    ratio = load / (target * replicas)
+    return 1.0 - _TOLERANCE_RATIO <= ratio <= 1.0 + _TOLERANCE_RATIO
 
 
 def bounded(wanted: int, maximum: int) -> int:
