@@ -85,7 +85,7 @@ def replicas(pods: Iterable[Pod], in_flight: Mapping[str, float]) -> tuple[Repli
             phase=pod.phase,
             since_s=pod.since_s,
             in_flight=in_flight.get(pod.name),
-            unscheduled=not pod.is_scheduled,
+            unscheduled=pod.scheduled_at_s is None,
         )
         for pod in pods
         if not pod.is_ended

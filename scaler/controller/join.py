@@ -6,15 +6,15 @@ without a live pod is a ghost, a second one of the same pod a duplicate, and a p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from scaler.balancer.values import BackendSecond, ServerSecond, ServerState
 from scaler.controller.census import Census
-from scaler.controller.ports import BackendSecond, ServerSecond
 from scaler.seen import Phase, Sample, usable
 
-# States in which HAProxy gives a server nothing new (management guide 1.5, "show stat", field status).
-_LEAVING = ("MAINT", "DRAIN", "NOLB")
+_NO_EXTRA: Mapping[str, float | None] = {}
+_LEAVING = (ServerState.DRAINING, ServerState.EMPTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,14 @@ class Joined:
     is_unmatched: bool = False
 
 
-def join(second: BackendSecond, seen: Census, rejected: Rejected) -> Joined:
-    """Return the sample and the rows of one second; what is dropped is counted in `rejected`."""
+def join(
+    second: BackendSecond, seen: Census, rejected: Rejected, extra: Mapping[str, float | None] = _NO_EXTRA
+) -> Joined:
+    """Return the sample and the rows of one second; what is dropped is counted in `rejected`.
+
+    Where one of several balancers is silent, what the others say is a lower bound: it may ask for replicas, so the
+    load counts, and it may not let any go, so the rates do not.
+    """
     rows = _rows(second.servers, seen, rejected)
     has_servers = any(not _is_leaving(server) for server in second.servers)
     is_unmatched = not rows and has_servers and seen.fleet.ready > 0
@@ -69,11 +75,12 @@ def join(second: BackendSecond, seen: Census, rejected: Rejected) -> Joined:
         rejected.unmatched += 1
     sample = Sample(
         at_s=second.at_s,
-        arrivals=_known(second.arrivals, rejected),
-        completions=_known(second.completions, rejected),
+        arrivals=None if second.is_partial else _known(second.arrivals, rejected),
+        completions=None if second.is_partial else _known(second.completions, rejected),
         in_flight=None if is_unmatched else _in_flight(second, rows, seen, rejected),
         queued=_known(second.queued, rejected),
         errors=_known(second.errors, rejected),
+        extra=extra,
     )
     return Joined(sample=sample, rows=rows, is_unmatched=is_unmatched)
 
@@ -121,7 +128,7 @@ def _pod_of(server: ServerSecond, seen: Census) -> str | None:
 
 
 def _is_leaving(server: ServerSecond) -> bool:
-    return server.state.upper().startswith(_LEAVING)
+    return server.state in _LEAVING
 
 
 def _known(value: float | None, rejected: Rejected) -> float | None:

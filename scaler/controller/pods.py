@@ -53,7 +53,7 @@ class Pod:
         is_ended: It succeeded or failed as a whole: its controller has replaced it already.
         since_s: When we first saw it, or its age at our start, on the monotonic clock.
         ready_at_s: When we first saw it Ready; None = not yet.
-        is_scheduled: It has a node.
+        scheduled_at_s: When we first saw it on a node; None = not yet.
         is_seen_born: We watched it from its creation on, so that its start can be measured.
         version: Hash of the template it was made from.
         cost: The pod-deletion-cost annotation; "" = none.
@@ -69,7 +69,7 @@ class Pod:
     is_ended: bool
     since_s: float
     ready_at_s: float | None
-    is_scheduled: bool
+    scheduled_at_s: float | None
     is_seen_born: bool
     version: str
     cost: str
@@ -97,7 +97,8 @@ class PodBook:
                 pod,
                 since_s=before.since_s,
                 is_seen_born=before.is_seen_born,
-                ready_at_s=before.ready_at_s if before.ready_at_s is not None else pod.ready_at_s,
+                ready_at_s=_first(before.ready_at_s, pod.ready_at_s),
+                scheduled_at_s=_first(before.scheduled_at_s, pod.scheduled_at_s),
             )
             self._forget(before)
         self._pods[pod.uid] = pod
@@ -134,6 +135,10 @@ class PodBook:
             if pod.namespace == workload.namespace and selector.matches(pod.tags)
         }
 
+    def touch(self, workload: Workload) -> None:
+        """Let a workload count as changed, for a reason besides its pods."""
+        self._changed.add(workload)
+
     def changed(self) -> Iterable[Workload]:
         """Return the workloads whose pods changed since the last call."""
         changed, self._changed = self._changed, set()
@@ -155,6 +160,10 @@ class PodBook:
         for workload, selector in self._selectors.get(pod.namespace, {}).items():
             if selector.matches(pod.tags):
                 yield workload
+
+
+def _first(before_s: float | None, now_s: float | None) -> float | None:
+    return now_s if before_s is None else before_s
 
 
 def _owned_by(pod: Pod) -> Workload | None:
@@ -193,7 +202,7 @@ def pod_from(obj: ReplicaObject, *, now_s: float, epoch_s: float, is_new: bool) 
         is_ended=is_ended,
         since_s=since_s,
         ready_at_s=now_s if is_ready else None,
-        is_scheduled=bool(obj.spec and obj.spec.node_name),
+        scheduled_at_s=now_s if obj.spec and obj.spec.node_name else None,
         is_seen_born=is_new and not is_ready,
         version=tags.get(_HASH) or tags.get(_REVISION) or "",
         cost=(meta.annotations or {}).get(labels.POD_DELETION_COST, ""),
