@@ -1,8 +1,7 @@
 """The queue and the slots: which request starts when.
 
 First come, first served, one queue, perfect balancing: a request starts when it comes or when a slot falls free. A
-second in which nothing can wait costs nothing (the curves know it); any other is walked request by request, so waits are
-exact.
+second in which nothing can wait costs nothing (the curves know it); any other is walked request by request, exactly.
 """
 
 from __future__ import annotations

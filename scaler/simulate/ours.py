@@ -1,0 +1,38 @@
+"""Our horizontal axis as a simulated autoscaler: the same track and the same decision as in the controller."""
+
+from __future__ import annotations
+
+from scaler.decision import Decision, Sizing
+from scaler.horizontal.decide import decide
+from scaler.horizontal.state import HorizontalState
+from scaler.horizontal.track import Track
+from scaler.policy import Policy
+from scaler.seen import Fleet, Sample
+
+
+class Ours:
+    """One endpoint under our rules, with a sizing that does not change.
+
+    Attributes:
+        period_s: Whole seconds between two decisions, from the policy.
+        last: The newest decision; None before the first.
+    """
+
+    def __init__(self, policy: Policy, sizing: Sizing, start_time_s: float) -> None:
+        self.period_s = max(1, round(policy.behavior.period_s))
+        self.last: Decision | None = None
+        self._policy, self._sizing, self._start_time_s = policy, sizing, start_time_s
+        self._track = Track(policy, 0.0)
+        self._state: HorizontalState | None = None
+
+    def see(self, sample: Sample, fleet: Fleet) -> None:
+        """Take in one second."""
+        self._track.see(sample, fleet)
+
+    def decide(self, now_s: float, fleet: Fleet) -> int:
+        """Return the replicas wanted; the replicas met first are the first recommendation, as after a restart."""
+        state = self._state or HorizontalState.found(fleet.replicas, now_s)
+        self.last, self._state = decide(
+            self._track, fleet, self._sizing, self._policy, state, now_s, start_time_s=self._start_time_s
+        )
+        return self.last.desired
