@@ -19,6 +19,7 @@ from scaler.seen import Fleet, Sample
 
 KEPT_S = 3600
 _BLOCK_S = 300
+_USUAL_PERIOD_S = 5  # a shorter one is remembered for less than the hour
 SECONDS = ("arrivals", "completions", "in_flight", "queued", "errors", "ready", "starting", "draining")
 DECISIONS = ("at_s", "current", "desired", "reason", "target", "slots", "start_time_s")
 _REASONS = tuple(Reason)
@@ -52,7 +53,7 @@ class Ring:
         self._blocks: deque[tuple[int, bytes]] = deque(maxlen=KEPT_S // _BLOCK_S)
         self._block = 0
         self._now = _empty()
-        self._decisions: deque[bytes] = deque(maxlen=KEPT_S)
+        self._decisions: deque[bytes] = deque(maxlen=KEPT_S // _USUAL_PERIOD_S)
 
     @property
     def size_bytes(self) -> int:
