@@ -45,12 +45,19 @@ class EventStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Subject:
+class Subject:
+    """Whom an event is about, where that is neither a pod nor a node.
+
+    Attributes:
+        version: resourceVersion; "" = not known.
+    """
+
     kind: str
     namespace: str
     name: str
     uid: str
-    version: str
+    version: str = ""
+    api_version: str = "v1"
 
     @property
     def events_namespace(self) -> str:
@@ -60,7 +67,7 @@ class _Subject:
     @property
     def reference(self) -> dict[str, str]:
         fields = {
-            "apiVersion": "v1",
+            "apiVersion": self.api_version,
             "kind": self.kind,
             "namespace": self.namespace,
             "name": self.name,
@@ -70,12 +77,14 @@ class _Subject:
         return {name: value for name, value in fields.items() if value}
 
 
-def _subject(about: Pod | Node) -> _Subject:
+def _subject(about: Pod | Node | Subject) -> Subject:
+    if isinstance(about, Subject):
+        return about
     if isinstance(about, Pod):
-        return _Subject(
+        return Subject(
             kind="Pod", namespace=about.namespace, name=about.name, uid=about.uid, version=about.resource_version
         )
-    return _Subject(kind="Node", namespace="", name=about.name, uid=about.uid, version="")
+    return Subject(kind="Node", namespace="", name=about.name, uid=about.uid, version="")
 
 
 @dataclass(slots=True)
@@ -111,9 +120,9 @@ class EventRecorder:
         self._refilled_at_s = clock.monotonic_s()
 
     async def record(
-        self, about: Pod | Node, *, reason: str, note: str, is_warning: bool, action: str = "Planning"
+        self, about: Pod | Node | Subject, *, reason: str, note: str, is_warning: bool, action: str = "Planning"
     ) -> None:
-        """Say something about a pod or a node.
+        """Say something about a pod, a node or another object.
 
         Args:
             about: Whom it is about.
@@ -149,7 +158,7 @@ class EventRecorder:
         else:
             self.stats.sent += 1
 
-    async def _send(self, subject: _Subject, said: _Said, reason: str, note: str, kind: str, action: str) -> None:
+    async def _send(self, subject: Subject, said: _Said, reason: str, note: str, kind: str, action: str) -> None:
         now = datetime.fromtimestamp(self._clock.now_s(), UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         if said.count > 1:
             series = {"series": {"count": said.count, "lastObservedTime": now}}
@@ -183,7 +192,7 @@ class EventRecorder:
             paths.events(subject.events_namespace), msgspec.json.encode(event), timeout_s=_CALL_S, is_fenced=False
         )
 
-    def _name(self, subject: _Subject, reason: str, note: str) -> str:
+    def _name(self, subject: Subject, reason: str, note: str) -> str:
         digest = hashlib.sha256(f"{subject.uid}\n{reason}\n{note}\n{self._instance}\n{self._clock.now_s()}".encode())
         return f"{subject.name[:220]}.{digest.hexdigest()[:16]}"
 
