@@ -1,0 +1,1 @@
+"""Real traffic on one machine: HAProxy with slots, replica processes with service-time profiles, an open-loop load."""
