@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from scaler.simulate.curves import Ints
 from scaler.simulate.run import Run
+
+_RECOVERY_STEP_S: Final = 5
+_SERVED_RATIO: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,35 @@ def scorecard(run: Run, target: float) -> Scorecard:
         starts=run.starts,
         peak_replicas=int((run.ready + run.starting).max(initial=0)),
         starved_ratio=float((starved & (busy > 0)).mean()) if busy.size else 0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """How long a jump of the rate was felt.
+
+    Attributes:
+        served_s: From the jump until at least 95 % of the requests that come within 5 s are matched by as many ends;
+            None = never.
+        in_time_s: From the jump until the last request came that waited too long, 0 = none did; None = some still wait
+            at the end.
+    """
+
+    served_s: float | None
+    in_time_s: float | None
+
+
+def recovery(run: Run, jump_s: int) -> Recovery:
+    """Return how long a jump of the rate at a whole second was felt."""
+    came, _ = np.histogram(run.load.arrival_s, np.arange(jump_s, run.load.duration_s + 1))
+    steps = np.arange(0, came.size, _RECOVERY_STEP_S)
+    served = np.add.reduceat(run.completions[jump_s:], steps) >= _SERVED_RATIO * np.add.reduceat(came, steps)
+    after = run.load.arrival_s >= jump_s
+    late_s = run.load.arrival_s[after & (run.wait_s > run.world.slo_s)]
+    last_s = float(late_s[-1]) - jump_s if late_s.size else 0.0
+    return Recovery(
+        served_s=float(min(_RECOVERY_STEP_S * (int(np.argmax(served)) + 1), came.size)) if served.any() else None,
+        in_time_s=None if np.isinf(run.wait_s).any() else last_s,
     )
 
 

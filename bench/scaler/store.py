@@ -1,0 +1,62 @@
+"""The results file: cells are added as they are done and looked up by what they depend on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bench.scaler.cells import ROOT, Cell, sources
+
+RESULTS = ROOT / "bench" / "results" / "scaler.json"
+
+
+class Store:
+    """Cells by key; every `add` leaves a whole file behind.
+
+    Attributes:
+        cells: Result of each cell by its key.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.cells: dict[str, dict[str, Any]] = {}
+        if path.exists():
+            self.cells = json.loads(path.read_text("utf-8"))["cells"]
+
+    def has(self, cell: Cell) -> bool:
+        """Return whether a cell is there and nothing it depends on has changed since."""
+        return self.cells.get(cell.key, {}).get("sources") == sources(cell.policy)
+
+    def add(self, cell: Cell, result: dict[str, Any]) -> None:
+        """Keep a result."""
+        self.cells[cell.key] = result
+
+    def write(self, command: str, knative: str, verdicts: list[dict[str, str]]) -> None:
+        """Write everything, with what it was made by."""
+        text = json.dumps(
+            {
+                "command": command,
+                "commit": _commit(),
+                "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},
+                "knative": knative,
+                "verdicts": verdicts,
+                "cells": dict(sorted(self.cells.items())),
+            },
+            indent=1,
+        )
+        partial = self.path.with_suffix(".partial")
+        partial.write_text(text + "\n", encoding="utf-8")
+        partial.replace(self.path)
+
+
+def _commit() -> str:
+    try:
+        asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
