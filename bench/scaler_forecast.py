@@ -4,8 +4,8 @@
     python -m bench.scaler_forecast --traces worldcup_cup --horizons 60
 
 Writes bench/results/scaler_forecast.json. WAPE = sum of absolute errors / sum of what came, over every origin of the
-last seven days less an hour. The weight is walked through the whole trace hour by hour as the controller would, with at
-most ten days of history. "Beyond slots" is of a fluid fleet whose replicas are Ready one horizon after the order, need =
+last seven days less an hour. The weight is walked through the whole trace hour by hour as the controller would, with
+at most ten days of history. "Beyond slots" is of a fluid fleet, its replicas Ready one horizon after the order, need =
 rate / 70 % of the slots, on the ten-minute mean alone and with the floor: the part of the requests that comes while
 every slot is taken. "Cost" is the floor's replica-hours beside those without it.
 """

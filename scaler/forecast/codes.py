@@ -1,7 +1,7 @@
 """Rates in two bytes: a week of minutes must be small, for a thousand endpoints live in one process.
 
-code = round(ln(1 + x) * 65534 / ln(1 + 1e11)), x in requests per minute; 65535 is a gap. The relative error is at most
-0.02 %, far below what a forecast can know, and zero stays exactly zero.
+code = round(ln(1 + x) * 65534 / ln(1 + 1e11)), x in requests per minute; 65535 is a gap. The error is at
+most 0.02 % of x + 1, far below what a forecast can know, and zero stays exactly zero.
 """
 
 from __future__ import annotations
