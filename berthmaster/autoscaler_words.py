@@ -121,8 +121,7 @@ def _counts(autoscaler: Autoscaler, now_s: float) -> str:
     told = f"{number(status.ready_replicas)} ready, {number(autoscaler.starting)} starting"
     next_s = seconds_of(status.next_ready)
     if autoscaler.starting and next_s is not None:
-        when = f"in {age(next_s - now_s)}" if next_s > now_s else "overdue"
-        told += f" (the next is Ready {when})"
+        told += f" (the next is {f'Ready in {age(next_s - now_s)}' if next_s > now_s else 'overdue'})"
     return f"{told}, {number(status.desired_replicas)} desired"
 
 

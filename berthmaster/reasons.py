@@ -126,6 +126,9 @@ VERTICAL: Final[dict[TargetReason, Meaning]] = {
         "no load, however small, meets slo.latencySeconds: held", "another slo.latencySeconds, or a faster replica"
     ),
     TargetReason.AT_KNEE: Meaning("it stands at the knee of the fitted curve", "nothing needs to"),
+    TargetReason.CONFIRMING: Meaning(
+        "the fitted knee lies higher; a raise is asked for twice once the first cycles are over", "the next cycle"
+    ),
     TargetReason.RAISED: Meaning("the fitted knee lies higher and the load was really held", "nothing: it is moving"),
     TargetReason.CUT: Meaning("the fitted knee lies lower", "nothing: it is moving"),
     TargetReason.AT_BOUND: Meaning(
