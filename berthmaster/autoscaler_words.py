@@ -11,6 +11,7 @@ from berthmaster.reasons import Meaning, meaning
 _UNITS = (
     ("_rps", " requests/s"),
     ("_bytes", " bytes"),
+    ("_replicas", " replicas"),
     ("_ms", " ms"),
     ("_s", " s"),
 )

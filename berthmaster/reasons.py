@@ -60,7 +60,7 @@ HORIZONTAL: Final[dict[Reason, Meaning]] = {
     Reason.FITS: Meaning("the load fits the replicas there are", "nothing needs to"),
     Reason.NO_DATA: Meaning(
         "nothing usable came from the load's source: the count is held, in both directions",
-        "the source: the condition SignalsAvailable and the controller's log name it",
+        "the source: the condition SignalsKnown says what is wrong with it",
     ),
     Reason.PARTIAL_DATA: Meaning(
         "one signal is unknown: growing goes on, shrinking waits",

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from scaler.forecast.outlook import Outlook
+
+# Starts that take longer are judged as if they took so long.
+_PENDING_MIN: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,7 @@ class Report:
         late: That waited longer than was promised.
         saved: Of these, how many the floor's replicas would have served in time, at most.
         extra_replica_s: What those replicas would have cost.
+        pending: The outlooks of the last minutes, newest last: each is for a minute that may still have to come.
     """
 
     minutes: int = 0
@@ -50,6 +55,7 @@ class Report:
     late: float = 0.0
     saved: float = 0.0
     extra_replica_s: float = 0.0
+    pending: tuple[Outlook | None, ...] = ()
 
     @property
     def text(self) -> str:
@@ -83,9 +89,13 @@ def account(report: Report, minute: Minute, outlook: Outlook | None) -> Report:
     Args:
         report: So far.
         minute: What was.
-        outlook: The one made a horizon earlier, for this minute; None = there was none.
+        outlook: The newest, made as this minute began; None = there was none. The minute is judged by the one that
+            was made a horizon earlier: a replica that is ordered now helps no sooner.
     """
-    floor = 0 if outlook is None else replicas_of(outlook, minute)
+    steps = 1 if outlook is None else min(_PENDING_MIN, max(1, round(outlook.horizon_s / 60.0)))
+    pending = (*report.pending, outlook)[-_PENDING_MIN:]
+    due = pending[-steps] if steps <= len(pending) else None
+    floor = 0 if due is None else replicas_of(due, minute)
     extra = max(0, floor - minute.ordered)
     room = max(0, floor - minute.ready) * 60.0 * minute.target / minute.service_s if minute.service_s else 0.0
     return Report(
@@ -95,4 +105,5 @@ def account(report: Report, minute: Minute, outlook: Outlook | None) -> Report:
         late=report.late + minute.late,
         saved=report.saved + min(minute.late, room),
         extra_replica_s=report.extra_replica_s + 60.0 * extra,
+        pending=pending,
     )

@@ -161,6 +161,22 @@ def test_what_it_would_have_saved_and_cost(outlook, minute, saved, extra_s):
     assert account(report, minute, outlook).minutes == 2
 
 
+@pytest.mark.parametrize(("horizon_s", "raised"), [(60.0, 3), (120.0, 2), (180.0, 1), (240.0, 0)])
+def test_a_minute_is_judged_by_what_was_said_a_start_time_earlier(horizon_s, raised):
+    report = Report()
+    for _ in range(3):
+        report = account(report, QUIET, replace(EARNED, horizon_s=horizon_s))
+    assert report.raised_minutes == raised
+
+
+def test_the_account_does_not_grow():
+    report = Report()
+    for _ in range(100):
+        report = account(report, QUIET, replace(EARNED, horizon_s=36000.0))
+    assert len(report.pending) == 30
+    assert report.raised_minutes == 71
+
+
 def test_the_report_tells_its_numbers():
     report = Report(minutes=120, requests=1000.0, late=40.0, saved=30.0, extra_replica_s=7200.0)
     assert report.text == (
