@@ -32,7 +32,6 @@ class Picture:
         claim: Whether the workload is this autoscaler's, and why not.
         signal_problem: Why load is not known; "" = it is, or nothing worse than the decision says.
         actuator_problem: Why the last count could not be set; "" = it could.
-        selector: Label selector of the workload's pods where it is known.
     """
 
     autoscaler: Autoscaler
@@ -40,7 +39,6 @@ class Picture:
     claim: tuple[Claim, str]
     signal_problem: str = ""
     actuator_problem: str = ""
-    selector: str = ""
 
 
 def conditions_of(picture: Picture) -> tuple[Condition, ...]:

@@ -81,11 +81,11 @@ class Known:
     """What the controller knows besides load, as of now.
 
     Attributes:
-        since_rollout_s: Since the pod template changed; inf = never seen.
+        changed_at_s: When the pod template was seen to change; -inf = never.
         metrics: Ratios by pod and name.
     """
 
-    since_rollout_s: float = float("inf")
+    changed_at_s: float = float("-inf")
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
@@ -195,6 +195,11 @@ class Endpoint:
         """Begin anew with the count that is found: this workload was not ours to scale until now."""
         self._state = None
 
+    def pause(self, now_s: float) -> None:
+        """Let a turn pass without a decision: the workload is not ours to scale."""
+        self._decided = self._turn(now_s, self.policy.behavior.period_s)
+        self.decision = None
+
     def is_due(self, now_s: float) -> bool:
         """Return whether to decide now: once a period, each endpoint at its own time, or somebody waits at zero."""
         if self.census.fleet.replicas == 0 and (self.track.held or 0.0) > 0:
@@ -234,7 +239,7 @@ class Endpoint:
             replicas=self.census.fleet.ready,
             starting=self.census.fleet.starting,
             is_late=self._state is not None and self._state.late_s >= begun_s,
-            since_rollout_s=self.known.since_rollout_s,
+            since_rollout_s=now_s - self.known.changed_at_s,
         )
         lesson, self._learner = learn(cycle, self._learner, self.policy, now_s)
         self._survivors = survivors(self._learner, self.policy)

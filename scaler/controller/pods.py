@@ -114,6 +114,10 @@ class PodBook:
         if pod is not None:
             self._forget(pod)
 
+    def get(self, uid: str) -> Pod | None:
+        """Return a pod."""
+        return self._pods.get(uid)
+
     def of(self, workload: Workload) -> Mapping[str, Pod]:
         """Return the pods of a workload by uid."""
         return self._members.get(workload, _NO_PODS)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from scaler.balancer.values import BackendSecond
+from scaler.signals.balancer import ExporterState
 
 
 class LoadSource(Protocol):
@@ -17,4 +18,8 @@ class LoadSource(Protocol):
 
     def take(self, backend: str) -> Sequence[BackendSecond]:
         """Return the seconds of a backend that were not taken yet, oldest first."""
+        ...
+
+    def states(self) -> Sequence[ExporterState]:
+        """Return how each of its exporters does."""
         ...

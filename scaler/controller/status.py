@@ -49,8 +49,6 @@ def status_of(picture: Picture, *, now_s: float, wall_s: float, forecast: str = 
         "serviceSeconds": None if kept.service_s is None else _short(kept.service_s),
         "nextReady": _next_ready(endpoint, epoch_s),
     }
-    if picture.selector:
-        status["selector"] = picture.selector
     if endpoint.decision is not None:
         decision = endpoint.decision
         status |= {

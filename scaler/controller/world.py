@@ -40,6 +40,7 @@ class Autoscaler:
         created: Creation stamp, to tell who came first.
         annotations: As they stand on the object.
         status: As it stands on the object.
+        raw_spec: As it stands on the object, valid or not.
     """
 
     key: Key
@@ -50,6 +51,7 @@ class Autoscaler:
     created: str
     annotations: Mapping[str, str]
     status: Mapping[str, Any]
+    raw_spec: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def workload(self) -> Workload | None:
@@ -121,6 +123,7 @@ class World:
             created=meta.creation_timestamp or "",
             annotations=meta.annotations or {},
             status=obj.status or {},
+            raw_spec=obj.spec or {},
         )
         if before is None or before.workload != taken.workload:
             self._unclaim(before)

@@ -1,0 +1,115 @@
+"""Carries decisions out: the newest per endpoint, only on the count it was taken on, and only while we lead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from fleet.clock import Clock
+from fleet.errors import ApiError, NotFound, NotLeading
+from scaler.controller.actuator import Actuator
+from scaler.controller.census import order_for, replicas
+from scaler.controller.desk import Desk
+from scaler.controller.endpoint import Change, Endpoint
+from scaler.controller.pods import Workload
+from scaler.controller.world import Key, World
+from scaler.decision import Decision
+from scaler.horizontal.victims import victims
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE, _RATE_PER_S, _BURST = 8, 50.0, 100.0
+Changed = Callable[[Endpoint, Change], None]
+
+
+class Carrier:
+    """Sets counts, a few at a time."""
+
+    def __init__(
+        self,
+        world: World,
+        actuator: Actuator,
+        clock: Clock,
+        *,
+        sets_deletion_cost: bool = True,
+        changed: Changed = lambda endpoint, change: None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            world: Where the counts that are set are read, and noted once written.
+            actuator: Writes them.
+            clock: Time.
+            sets_deletion_cost: Whether to mark who should go before a Deployment shrinks.
+            changed: Told of each count that was set.
+        """
+        self._world = world
+        self._actuator = actuator
+        self._clock = clock
+        self._sets_deletion_cost = sets_deletion_cost
+        self._changed = changed
+        self._desk: Desk[Key] = Desk(clock, at_once=_AT_ONCE, rate_per_s=_RATE_PER_S, burst=_BURST)
+        self._problems: dict[Key, str] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._desk.run()
+
+    def carry(self, endpoint: Endpoint, workload: Workload, decision: Decision) -> None:
+        """Set the count that a decision asks for, unless it is set already."""
+        target = self._world.targets.get(workload)
+        order = order_for(decision.desired, endpoint.census, endpoint.policy.max_replicas)
+        if target is None or target.order.replicas == order:
+            self._desk.drop(endpoint.key)
+            self._problems.pop(endpoint.key, None)
+            return
+        self._desk.put(endpoint.key, lambda: self._set(endpoint, workload, decision, order))
+
+    def problem(self, key: Key) -> str:
+        """Return why the last count could not be set; "" = it could."""
+        return self._problems.get(key, "")
+
+    def forget(self, key: Key) -> None:
+        """Set nothing more for an autoscaler that is gone."""
+        self._desk.drop(key)
+        self._problems.pop(key, None)
+
+    async def _set(self, endpoint: Endpoint, workload: Workload, decision: Decision, order: int) -> None:
+        target = self._world.targets.get(workload)
+        seen = target.order.replicas if target else None
+        is_stale = self._clock.monotonic_s() - decision.at_s > 2 * endpoint.policy.behavior.period_s
+        if target is None or seen is None or seen == order or is_stale or endpoint.decision is not decision:
+            return
+        try:
+            if order < seen and workload.kind == "Deployment" and self._sets_deletion_cost:
+                await self._mark(endpoint, workload, seen - order)
+            now = await self._actuator.set(
+                workload.namespace, endpoint.spec.target, order, seen=seen, version=target.version
+            )
+        except NotLeading:
+            return
+        except NotFound:
+            # The watch will say so too, or the kind has no scale subresource.
+            self._problems[endpoint.key] = f"{endpoint.spec.target} could not be set to {order}: it is not there"
+            return
+        except ApiError as error:
+            self._actuator.counts["failed"] += 1
+            self._problems[endpoint.key] = f"{endpoint.spec.target} could not be set to {order}: {error}"[:500]
+            log.warning("%s: %s", endpoint.key, self._problems[endpoint.key])
+            return
+        self._problems.pop(endpoint.key, None)
+        if now is not None:
+            self._world.set_target(workload, now.replicas, self._clock.monotonic_s(), version=now.version)
+            change = Change(
+                at_s=self._clock.monotonic_s(),
+                before=seen,
+                after=now.replicas,
+                reason=decision.reason.value,
+                text=decision.text,
+            )
+            endpoint.change = change
+            self._changed(endpoint, change)
+
+    async def _mark(self, endpoint: Endpoint, workload: Workload, count: int) -> None:
+        pods = {pod.name: pod for pod in self._world.pods.of(workload).values() if not pod.is_ended}
+        await self._actuator.mark(pods, victims(replicas(pods.values(), endpoint.in_flight), count))

@@ -1,0 +1,270 @@
+"""The leader's work: load in second by second, decisions out, each endpoint at its own time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+from fleet.clock import Clock
+from fleet.loop import Rhythm, every
+from scaler.controller.carrier import Carrier
+from scaler.controller.census import Order, census
+from scaler.controller.conditions import Picture
+from scaler.controller.endpoint import Endpoint
+from scaler.controller.meters import Meters
+from scaler.controller.metrics import ScalerMetrics
+from scaler.controller.pods import Pod, Workload
+from scaler.controller.ports import LoadSource
+from scaler.controller.status import kept_in
+from scaler.controller.teller import Teller
+from scaler.controller.world import Autoscaler, Claim, Key, World
+from scaler.policy import Mode
+from scaler.seen import Sample
+
+log = logging.getLogger(__name__)
+
+_SECOND = Rhythm(period_s=1.0, jitter_ratio=0.0, longest_backoff_s=1.0)
+# Endpoints between two breaths of the event loop: some milliseconds.
+_BREATH = 25
+
+
+class Rounds:
+    """All endpoints of one term of leadership.
+
+    Attributes:
+        endpoints: By autoscaler; those that have a valid spec, now or before.
+        sources: Balancers by name.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        sources: Mapping[str, LoadSource],
+        meters: Mapping[str, Meters],
+        carrier: Carrier,
+        teller: Teller,
+        clock: Clock,
+        metrics: ScalerMetrics,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            world: Kept up to date by the watches.
+            sources: Balancers by name.
+            meters: Prometheus servers by name.
+            carrier: Carries decisions out.
+            teller: Tells of them.
+            clock: Time.
+            metrics: Counts.
+        """
+        self.endpoints: dict[Key, Endpoint] = {}
+        self._world = world
+        self.sources = sources
+        self._meters = meters
+        self._carrier = carrier
+        self._teller = teller
+        self._clock = clock
+        self._metrics = metrics
+        self._claims: dict[Key, Claim] = {}
+
+    async def run(self) -> None:
+        """Turn until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for name, source in self.sources.items():
+                group.create_task(self._listen(name, source))
+            for meter in self._meters.values():
+                group.create_task(meter.run(lambda: self.endpoints.values()))
+            group.create_task(every(_SECOND, self._beat, self._clock, name="the beat"))
+
+    def autoscaler_seen(self, autoscaler: Autoscaler) -> None:
+        """Take a new or changed autoscaler: its spec is in force from the next second on."""
+        key, spec = autoscaler.key, autoscaler.spec
+        endpoint = self.endpoints.get(key)
+        if spec is not None and (endpoint is None or endpoint.spec.target != spec.target):
+            self._carrier.forget(key)
+            kept = kept_in(autoscaler.status if endpoint is None else {})
+            endpoint = Endpoint(key, spec, kept, self._clock.monotonic_s(), self._clock.now_s())
+            self.endpoints[key] = endpoint
+            self._recount(endpoint, autoscaler)
+        elif spec is not None and endpoint is not None:
+            endpoint.apply(spec)
+        self._watch_queries(key, endpoint)
+        self._tell(autoscaler)
+
+    def autoscaler_gone(self, key: Key) -> None:
+        """Forget an autoscaler; its workload keeps the count it has."""
+        self.endpoints.pop(key, None)
+        self._claims.pop(key, None)
+        for meter in self._meters.values():
+            meter.forget(key)
+        self._carrier.forget(key)
+        self._teller.forget(key)
+
+    def pod_ready(self, pod: Pod, workloads: tuple[Workload, ...]) -> None:
+        """Learn how long a start took."""
+        if pod.ready_at_s is None:
+            return
+        scheduled_s = None if pod.scheduled_at_s is None else pod.scheduled_at_s - pod.since_s
+        for workload in workloads:
+            for key in self._world.claimants(workload):
+                endpoint = self.endpoints.get(key)
+                if endpoint is not None:
+                    endpoint.starts = endpoint.starts.seen(pod.ready_at_s - pod.since_s, scheduled_s)
+
+    async def _listen(self, name: str, source: LoadSource) -> None:
+        """Ask one balancer once a second and act on what it says at once; its silence delays nobody else's."""
+
+        async def turn() -> None:
+            begun_s = self._clock.monotonic_s()
+            await source.poll()
+            self._refresh()
+            for number, endpoint in enumerate(self._of_source(name)):
+                seconds = source.take(endpoint.spec.balancer.backend) if endpoint.spec.balancer else ()
+                extra = self._extra(endpoint) if seconds and endpoint.policy.extra else None
+                for second in seconds:
+                    endpoint.see(second, extra)
+                    endpoint.counted(self._clock.now_s() - self._clock.monotonic_s() + second.at_s, second.arrivals)
+                if seconds:
+                    self._turn(endpoint)
+                if number % _BREATH == _BREATH - 1:
+                    await self._clock.sleep(0)
+            self._metrics.round_s.observe(self._clock.monotonic_s() - begun_s)
+
+        await every(_SECOND, turn, self._clock, name=f"balancer {name}")
+
+    async def _beat(self) -> None:
+        """Once a second: endpoints without news, those measured by Prometheus, and everything that is only due."""
+        self._refresh()
+        now_s, wall_s = self._clock.monotonic_s(), self._clock.now_s()
+        for number, endpoint in enumerate(list(self.endpoints.values())):
+            if endpoint.spec.balancer is None:
+                sample = self._sample(endpoint, now_s)
+                endpoint.take(sample)
+                endpoint.counted(wall_s, sample.arrivals)
+                self._turn(endpoint)
+            elif endpoint.is_silent(now_s):
+                endpoint.take(Sample(at_s=now_s, extra=self._extra(endpoint) if endpoint.policy.extra else {}))
+                self._turn(endpoint)
+            if number % _BREATH == _BREATH - 1:
+                await self._clock.sleep(0)
+
+    def _turn(self, endpoint: Endpoint) -> None:
+        """Decide, learn and look ahead where it is due; one endpoint's fault costs that endpoint one turn."""
+        autoscaler = self._world.autoscalers.get(endpoint.key)
+        if autoscaler is None:
+            return
+        is_due = True
+        try:
+            now_s = self._clock.monotonic_s()
+            is_due = self._decide_if_due(endpoint, autoscaler, now_s)
+            is_due |= endpoint.learn_if_due(now_s) is not None
+            endpoint.look_ahead_if_due(now_s, self._clock.now_s())
+        except Exception:
+            # Broad on purpose: a fault with one endpoint must not stop the decisions of all the others.
+            self._metrics.faults.inc()
+            log.exception("a turn of %s failed", endpoint.key)
+        if is_due:
+            self._tell(autoscaler)
+
+    def _decide_if_due(self, endpoint: Endpoint, autoscaler: Autoscaler, now_s: float) -> bool:
+        if not endpoint.is_due(now_s):
+            return False
+        claim, _ = self._world.claim(autoscaler)
+        before, self._claims[endpoint.key] = self._claims.get(endpoint.key), claim
+        if claim is not Claim.OURS:
+            endpoint.pause(now_s)
+            return True
+        if before is not Claim.OURS:
+            endpoint.forget_orders()
+        self._decide(endpoint, autoscaler, now_s)
+        return True
+
+    def _decide(self, endpoint: Endpoint, autoscaler: Autoscaler, now_s: float) -> None:
+        sampled_s = endpoint.load.at_s
+        decision = endpoint.decide(now_s)
+        self._metrics.decided(decision, now_s - sampled_s)
+        workload = autoscaler.workload
+        if workload is None or endpoint.policy.mode is not Mode.ACT:
+            return
+        self._carrier.carry(endpoint, workload, decision)
+
+    def _refresh(self) -> None:
+        """Count anew where pods or orders have changed."""
+        for workload in self._world.pods.changed():
+            for key in self._world.claimants(workload):
+                endpoint, autoscaler = self.endpoints.get(key), self._world.autoscalers.get(key)
+                if endpoint is not None and autoscaler is not None:
+                    self._recount(endpoint, autoscaler)
+
+    def _recount(self, endpoint: Endpoint, autoscaler: Autoscaler) -> None:
+        workload = autoscaler.workload
+        if workload is None:
+            return
+        target = self._world.targets.get(workload)
+        order = target.order if target else Order(replicas=None, at_s=self._clock.monotonic_s())
+        endpoint.census = census(self._world.pods.of(workload).values(), order)
+        endpoint.known.changed_at_s = target.changed_at_s if target else float("-inf")
+
+    def _of_source(self, name: str) -> list[Endpoint]:
+        return [
+            endpoint
+            for endpoint in self.endpoints.values()
+            if endpoint.spec.balancer is not None and endpoint.spec.balancer.source == name
+        ]
+
+    def _meter(self, endpoint: Endpoint) -> Meters | None:
+        return self._meters.get(endpoint.spec.queries.source) if endpoint.spec.queries else None
+
+    def _watch_queries(self, key: Key, endpoint: Endpoint | None) -> None:
+        for name, meter in self._meters.items():
+            queries = endpoint.spec.queries if endpoint else None
+            if queries is not None and queries.source == name:
+                meter.watch(key, queries)
+            else:
+                meter.forget(key)
+
+    def _sample(self, endpoint: Endpoint, now_s: float) -> Sample:
+        meter = self._meter(endpoint)
+        return meter.sample(endpoint.key, now_s) if meter else Sample(at_s=now_s)
+
+    def _extra(self, endpoint: Endpoint) -> Mapping[str, float | None]:
+        meter = self._meter(endpoint)
+        return meter.sample(endpoint.key, self._clock.monotonic_s()).extra if meter else {}
+
+    def _tell(self, autoscaler: Autoscaler) -> None:
+        self._teller.consider(autoscaler.key, lambda: self.picture(autoscaler.key))
+
+    def picture(self, key: Key) -> Picture | None:
+        """Return what is to be told of an autoscaler now; None = it is gone."""
+        autoscaler = self._world.autoscalers.get(key)
+        if autoscaler is None:
+            return None
+        endpoint = self.endpoints.get(key)
+        return Picture(
+            autoscaler=autoscaler,
+            endpoint=endpoint,
+            claim=self._world.claim(autoscaler),
+            signal_problem=self._signal_problem(endpoint) if endpoint else "",
+            actuator_problem=self._carrier.problem(key),
+        )
+
+    def _signal_problem(self, endpoint: Endpoint) -> str:
+        balancer, queries = endpoint.spec.balancer, endpoint.spec.queries
+        found: list[str] = []
+        if balancer is not None and balancer.source not in self.sources:
+            found.append(f"no balancer {balancer.source!r} is defined in the scaler's sources: {_known(self.sources)}")
+        elif balancer is not None:
+            failures = [state.failure for state in self.sources[balancer.source].states()]
+            if failures and all(failures):
+                found.append(f"balancer {balancer.source}: {failures[0]}")
+        if queries is not None and queries.source not in self._meters:
+            found.append(f"no Prometheus {queries.source!r} is defined in the scaler's sources: {_known(self._meters)}")
+        meter = self._meter(endpoint)
+        if meter is not None:
+            found.extend(meter.problems(endpoint.key))
+        return "; ".join(found)
+
+
+def _known(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "there are none"
