@@ -65,7 +65,14 @@ def wapes(rates: Rates, horizon: int, step: int) -> dict[str, float]:
     """Return each rule's WAPE in percent."""
     first = len(rates) - SCORED_MIN - horizon + 1
     found = points(rates, first, len(rates) - horizon + 1, horizon)
-    rules = {"last": found.last, "mean10": found.mean10, "profile": found.profiled, "forecast": found.combined}
+    yesterday = rates[first - 1 + horizon - DAY_MIN :][: len(found.actual)].astype(np.float64)
+    rules = {
+        "last": found.last,
+        "mean10": found.mean10,
+        "yesterday": yesterday,
+        "profile": found.profiled,
+        "forecast": found.combined,
+    }
     known = np.isfinite(found.actual) & (np.arange(first, first + len(found.actual)) % step == 0)
     for told in rules.values():
         known &= np.isfinite(told)
@@ -160,7 +167,7 @@ def rows(traces: list[str], horizons: list[int]) -> Iterator[dict[str, Any]]:
 
 def show(found: list[dict[str, Any]]) -> Table:
     table = Table(box=None, header_style="bold")
-    for heading in ("trace", "min ahead", "last", "mean 10", "profile", "forecast"):
+    for heading in ("trace", "min ahead", "last", "mean 10", "yesterday", "profile", "forecast"):
         table.add_column(heading, justify="left" if heading == "trace" else "right")
     for heading in ("weight", "in use", "90 % covers", "beyond slots", "with floor", "cost"):
         table.add_column(heading, justify="right")
@@ -168,7 +175,7 @@ def show(found: list[dict[str, Any]]) -> Table:
         table.add_row(
             row["trace"],
             str(row["horizon_min"]),
-            *(f"{row['wape_percent'][rule]:.1f} %" for rule in ("last", "mean10", "profile", "forecast")),
+            *(f"{row['wape_percent'][rule]:.1f} %" for rule in ("last", "mean10", "yesterday", "profile", "forecast")),
             f"{row['weight_mean']:.2f}",
             f"{row['weight_above_0_ratio']:.0%}",
             "-" if row["covered_ratio"] is None else f"{row['covered_ratio']:.1%}",
