@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
 
@@ -32,6 +33,7 @@ CHART = ROOT / "docs" / "scaler.svg"
 QUICK_START_S = 60
 SURGE_START_S = 30
 LOG_WIDTH = 160
+KEEP_EVERY = 10
 
 
 def main() -> None:
@@ -43,12 +45,17 @@ def main() -> None:
     cells = _wanted(given)
     missing = [cell for cell in cells if given.again or not store.has(cell)]
     console.print(f"{len(cells)} cells, {len(cells) - len(missing)} of them up to date")
-    is_whole = _fill(store, missing, given.jobs, console)
+    command = " ".join(["python -m bench.scaler", *sys.argv[1:]])
+
+    def keep() -> list[Verdict]:
+        found = verdicts(store.cells)
+        store.write(command, knative, [_as_json(verdict) for verdict in found])
+        return found
+
+    is_whole = _fill(store, missing, given.jobs, console, keep)
     keys = {cell.key for cell in cells}
     columns, lines = rows(result for key, result in store.cells.items() if key in keys)
-    found = verdicts(store.cells)
-    command = " ".join(["python -m bench.scaler", *sys.argv[1:]])
-    store.write(command, knative, [_as_json(verdict) for verdict in found])
+    found = keep()
     console.print(as_table(columns, lines))
     for verdict in found:
         sign = "[green]reached[/]" if verdict.is_reached else "[red]missed [/]"
@@ -93,8 +100,8 @@ def _wanted(given: argparse.Namespace) -> list[Cell]:
     return [*surge, *plan(main_traces, policies, starts_s, seeds), *checks(policies)]
 
 
-def _fill(store: Store, missing: list[Cell], jobs: int, console: Console) -> bool:
-    """Run cells and keep each as it is done; return whether all were, False = it was interrupted."""
+def _fill(store: Store, missing: list[Cell], jobs: int, console: Console, keep: Callable[[], object]) -> bool:
+    """Run cells and keep them as they are done; return whether all were, False = it was interrupted."""
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     )
@@ -107,6 +114,8 @@ def _fill(store: Store, missing: list[Cell], jobs: int, console: Console) -> boo
                     cell = running.pop(future)
                     result = future.result()
                     store.add(cell, result)
+                    if len(running) % KEEP_EVERY == 0:
+                        keep()
                     bar.update(task, advance=1, description=f"{cell.key} {result['took_s']:.1f} s")
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)

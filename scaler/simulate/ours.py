@@ -11,17 +11,19 @@ from scaler.seen import Fleet, Sample
 
 
 class Ours:
-    """One endpoint under our rules, with a sizing that does not change.
+    """One endpoint under our rules.
 
     Attributes:
         period_s: Whole seconds between two decisions, from the policy.
         last: The newest decision; None before the first.
+        sizing: What the next decision aims at; may be set between decisions, as the vertical axis does.
     """
 
     def __init__(self, policy: Policy, sizing: Sizing, start_time_s: float) -> None:
         self.period_s = max(1, round(policy.behavior.period_s))
         self.last: Decision | None = None
-        self._policy, self._sizing, self._start_time_s = policy, sizing, start_time_s
+        self.sizing = sizing
+        self._policy, self._start_time_s = policy, start_time_s
         self._track = Track(policy, 0.0)
         self._state: HorizontalState | None = None
 
@@ -33,6 +35,6 @@ class Ours:
         """Return the replicas wanted; the replicas met first are the first recommendation, as after a restart."""
         state = self._state or HorizontalState.found(fleet.replicas, now_s)
         self.last, self._state = decide(
-            self._track, fleet, self._sizing, self._policy, state, now_s, start_time_s=self._start_time_s
+            self._track, fleet, self.sizing, self._policy, state, now_s, start_time_s=self._start_time_s
         )
         return self.last.desired

@@ -29,6 +29,7 @@ class Replicas:
         self._next_ready_s: float = math.inf
         self._empty_s: list[float] = []  # a heap, one entry a draining replica
         self._fleet: Fleet | None = None
+        self.order(world.initial_starting, 0)
 
     @property
     def starting(self) -> int:

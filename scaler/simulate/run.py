@@ -80,7 +80,7 @@ def simulate(load: Load, autoscaler: Autoscaler, world: World) -> Run:
         now_s = second + 1
         record.ready[second] = replicas.ready
         record.starting[second] = replicas.starting
-        arrivals, completions, in_flight, queued = plant.second(second, world.slots * replicas.ready)
+        arrivals, completions, in_flight, queued = plant.second(second, int(world.slots * replicas.ready))
         record.completions[second] = completions
         record.in_flight[second] = in_flight
         record.queued[second] = queued

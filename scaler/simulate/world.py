@@ -14,16 +14,18 @@ class World:
         start_s: From order to Ready (D).
         start_jitter_ratio: Each start takes start_s x (1 + u), u uniform within this ratio either way.
         initial_replicas: Ready when it begins.
+        initial_starting: Ordered when it begins.
         max_replicas: Orders beyond are not filled.
         warmup_s: Beginning that the scorecard leaves out.
         slo_s: A request that waited longer is late.
         seed: Of the jitter.
     """
 
-    slots: int = 8
+    slots: float = 8
     start_s: float = 60.0
     start_jitter_ratio: float = 0.0
     initial_replicas: int = 1
+    initial_starting: int = 0
     max_replicas: int = 100_000
     warmup_s: int = 300
     slo_s: float = 2.0
@@ -39,6 +41,7 @@ class World:
             ("slots", self.slots, 1),
             ("start_s", self.start_s, 0),
             ("initial_replicas", self.initial_replicas, 0),
+            ("initial_starting", self.initial_starting, 0),
             ("max_replicas", self.max_replicas, 1),
             ("warmup_s", self.warmup_s, 0),
             ("slo_s", self.slo_s, 0),
