@@ -80,16 +80,17 @@ def backends(text: str) -> dict[str, BackendLine]:
     Raises:
         DecodeError: The answer was cut short, is no statistics table, or a number in it is none.
     """
-    columns, rows = _table(text)
+    columns, lines = _columns(text)
     number = _numbers(columns)
     try:
         name, server, status, address = (columns[key] for key in ("pxname", "svname", "status", "addr"))
-        weight = columns["uweight"] if "uweight" in columns else columns["weight"]
+        effective = columns["weight"]
     except KeyError as error:
         raise DecodeError(f"show stat has no column {error}") from error
+    weight = "uweight" if "uweight" in columns else "weight"
     servers: dict[str, list[ServerLine]] = {}
     totals: dict[str, list[str]] = {}
-    for row in rows:
+    for row in _rows(lines, len(columns) - 1):
         if row[server] == BACKEND:
             totals[row[name]] = row
         elif row[server] != "FRONTEND":
@@ -97,14 +98,14 @@ def backends(text: str) -> dict[str, BackendLine]:
                 ServerLine(
                     name=row[server],
                     address=row[address],
-                    state=state_of(row[status], row[columns["weight"]]),
+                    state=state_of(row[status], row[effective]),
                     in_flight=number(row, "scur"),
                     queued=number(row, "qcur"),
                     sessions=number(row, "stot"),
                     server_errors=number(row, "hrsp_5xx"),
                     broken=number(row, "eresp"),
                     limit=number(row, "slim"),
-                    weight=int(row[weight] or 1),
+                    weight=number(row, weight) or 1,
                 )
             )
     return {
@@ -128,13 +129,16 @@ def gauges(text: str) -> Gauges:
     Raises:
         DecodeError: The answer was cut short or is no statistics table.
     """
-    if not text.startswith(_HEADER) or not text.endswith(_TAIL):
-        raise DecodeError(f"show stat is cut short or none: {text[-80:]!r}")
+    columns, lines = _columns(text)
     found = {}
-    for line in text.splitlines()[1:]:
-        if line:
-            name, server, _, _, current, _ = line.split(",", 5)
-            found[name, server] = int(current)
+    try:
+        place = columns["scur"]
+        for line in lines:
+            if line:
+                row = line.split(",", place + 1)
+                found[row[0], row[1]] = int(row[place])
+    except (KeyError, ValueError, IndexError) as error:
+        raise DecodeError(f"show stat: requests in progress cannot be read: {error}") from error
     return found
 
 
@@ -149,12 +153,11 @@ def state_of(status: str, weight: str = "1") -> ServerState:
     return ServerState.DOWN
 
 
-def _table(text: str) -> tuple[dict[str, int], Iterator[list[str]]]:
+def _columns(text: str) -> tuple[dict[str, int], list[str]]:
     if not text.startswith(_HEADER) or not text.endswith(_TAIL):
         raise DecodeError(f"show stat is cut short or none: {text[-80:]!r}")
     head, *lines = text.splitlines()
-    columns = {name: place for place, name in enumerate(head.removeprefix("# ").split(","))}
-    return columns, _rows(lines, len(columns) - 1)
+    return {name: place for place, name in enumerate(head.removeprefix("# ").split(","))}, lines
 
 
 def _rows(lines: list[str], fewest: int) -> Iterator[list[str]]:
@@ -162,7 +165,10 @@ def _rows(lines: list[str], fewest: int) -> Iterator[list[str]]:
         if not line:
             continue
         # Texts of health checks may hold commas and are quoted then; all other lines take the fast way.
-        row = next(csv.reader([line])) if '"' in line else line.split(",")
+        try:
+            row = next(csv.reader([line])) if '"' in line else line.split(",")
+        except csv.Error as error:
+            raise DecodeError(f"show stat: {error}: {line[:80]!r}") from error
         if len(row) < fewest:
             raise DecodeError(f"show stat: a line has {len(row)} of {fewest} columns: {line[:80]!r}")
         yield row

@@ -30,11 +30,13 @@ class _Sender:
         run: Its random name of this run.
         base: Tick of its second 0.
         seen: Highest number taken.
+        last: Highest tick it told of; None = none yet.
     """
 
     run: str = ""
     base: int = 0
     seen: int = 0
+    last: int | None = None
 
 
 @dataclass(slots=True)
@@ -95,20 +97,18 @@ class Timeline:
                 self.counts.repeated += 1
                 continue
             if not known.seen or abs(known.base + second.seq - at_s) > _LARGEST_DRIFT_S:
-                known.base = round(at_s) - second.seq
+                # A new run's first second may round to the last tick of the run before: no tick is told twice.
+                tick = round(at_s)
+                known.base = (tick if known.last is None else max(tick, known.last + 1)) - second.seq
             elif second.seq > known.seen + 1:
                 self.counts.gaps += second.seq - known.seen - 1
-            known.seen = second.seq
-            self._put(sender, known.base + second.seq, at_s, second.backends)
+            known.seen, known.last = second.seq, known.base + second.seq
+            self._put(sender, known.last, at_s, second.backends)
 
     def _put(self, sender: int, tick: int, at_s: float, backends: Iterable[BackendSecond]) -> None:
         if self._told is not None and tick <= self._told:
-            if self.senders > 1:
-                self.counts.late += 1
-                return
-            tick = self._told + 1  # a restarted exporter's first second may round to a tick that was told already
-            while tick in self._ticks:
-                tick += 1
+            self.counts.late += 1
+            return
         self._ticks.setdefault(tick, {})[sender] = tuple(replace(self._clean(one), at_s=at_s) for one in backends)
 
     def ready(self, now_s: float) -> list[BackendSecond]:
