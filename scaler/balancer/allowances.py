@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -45,8 +46,15 @@ class AutoscalerObject(Object):
     spec: SpecObject | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claim:
+    backend: str
+    allowance: Allowance
+    problems: tuple[str, ...]
+
+
 class Allowances:
-    """Sink of the watch. A backend that two autoscalers name is left to the older name in the alphabet, and told.
+    """Sink of the watch. A backend that several autoscalers name belongs to the first of their names; all are told.
 
     Attributes:
         problems: What in the objects cannot be used, by NAMESPACE/NAME.
@@ -55,7 +63,7 @@ class Allowances:
     def __init__(self, balancer: str) -> None:
         self.problems: dict[str, tuple[str, ...]] = {}
         self._balancer = balancer
-        self._claims: dict[str, tuple[str, Allowance]] = {}
+        self._claims: dict[str, _Claim] = {}
         self._by_backend: dict[str, Allowance] = {}
 
     def by_backend(self) -> Mapping[str, Allowance]:
@@ -67,42 +75,37 @@ class Allowances:
         key = f"{obj.metadata.namespace}/{obj.metadata.name}"
         named = obj.spec and obj.spec.signals and obj.spec.signals.balancer
         if not named or named.name != self._balancer or not named.backend:
-            self._forget(key)
+            self._claims.pop(key, None)
         else:
             allowance, problems = allowance_of(obj.metadata.annotations or {})
-            self._claims[key] = (named.backend, allowance)
-            if problems != self.problems.get(key, ()):
-                for problem in problems:
-                    _log.warning("%s: %s", key, problem)
-            self._set_problems(key, problems)
+            self._claims[key] = _Claim(backend=named.backend, allowance=allowance, problems=problems)
         self._index()
 
     def delete(self, obj: AutoscalerObject) -> None:
         """Forget an object; the balancer keeps the limits it has."""
-        self._forget(f"{obj.metadata.namespace}/{obj.metadata.name}")
+        self._claims.pop(f"{obj.metadata.namespace}/{obj.metadata.name}", None)
         self._index()
 
     def synced(self) -> None:
         """Nothing to do: every object was told."""
 
-    def _forget(self, key: str) -> None:
-        self._claims.pop(key, None)
-        self.problems.pop(key, None)
-
-    def _set_problems(self, key: str, problems: tuple[str, ...]) -> None:
-        if problems:
-            self.problems[key] = problems
-        else:
-            self.problems.pop(key, None)
-
     def _index(self) -> None:
+        owners: dict[str, str] = {}
         found: dict[str, Allowance] = {}
-        for key, (backend, allowance) in sorted(self._claims.items()):
-            if backend in found:
-                self._set_problems(key, (f"backend {backend} belongs to another autoscaler already",))
+        problems: dict[str, tuple[str, ...]] = {}
+        for key, claim in sorted(self._claims.items()):
+            owner = owners.setdefault(claim.backend, key)
+            if owner == key:
+                found[claim.backend] = claim.allowance
+                told = claim.problems
             else:
-                found[backend] = allowance
-        self._by_backend = found
+                told = (*claim.problems, f"backend {claim.backend} belongs to {owner} already")
+            if told:
+                problems[key] = told
+        for key, told in problems.items():
+            if told != self.problems.get(key):
+                _log.warning("%s: %s", key, "; ".join(told))
+        self._by_backend, self.problems = found, problems
 
 
 def watch(client: Client, clock: Clock, allowances: Allowances) -> Reflector[AutoscalerObject]:
