@@ -63,6 +63,7 @@ TARGET_CONCURRENCY = f"{DOMAIN}/target-concurrency"
 CONCURRENCY_LIMIT = f"{DOMAIN}/concurrency-limit"
 CANARY_REPLICA = f"{DOMAIN}/canary-replica"
 SERVED_LOCALLY = f"{DOMAIN}/served-locally"  # local clusters only: a process on this machine stands for the pod
+AGGREGATE_TO_SCALER = f"{DOMAIN}/aggregate-to-scaler"
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 DRA_GPU_DRIVERS = "gpu."  # how their names begin: gpu.nvidia.com and others

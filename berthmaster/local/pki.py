@@ -49,6 +49,7 @@ CLIENTS = {
     "kwok": Subject(user="kwok", groups=("system:masters",)),
     "extender": service_account("berthmaster-extender"),
     "planner": service_account("berthmaster-planner"),
+    "scaler": service_account("berthmaster-scaler"),
 }
 
 

@@ -11,10 +11,12 @@ import pytest
 import yaml
 
 import binpack.__main__
+import scaler.__main__
 from binpack.controller.release import GATE_POLICIES, RECORD_POLICIES
 from binpack.controller.service import LEASE
 from binpack.extender_service import DEFAULT_LISTEN
 from fleet import labels
+from scaler.controller.service import LEASE as SCALER_LEASE
 
 ROOT = Path(__file__).parents[3]
 MANIFESTS = ROOT / "manifests"
@@ -59,8 +61,9 @@ def test_every_kustomization_lists_all_its_files():
         assert {entry for entry in listed if not entry.startswith("..")} == there, path
 
 
-def test_there_are_no_resource_definitions_that_nothing_serves():
-    assert not [obj for _, obj in OBJECTS if obj["kind"] == "CustomResourceDefinition"]
+def test_the_only_resource_definition_is_the_one_that_the_scaler_serves():
+    names = [obj["metadata"]["name"] for _, obj in OBJECTS if obj["kind"] == "CustomResourceDefinition"]
+    assert names == [f"{labels.AUTOSCALER_PLURAL}.{labels.DOMAIN}"]
 
 
 @pytest.mark.parametrize("obj", of_kind("ServiceAccount", "Deployment", "Role", "NetworkPolicy", "PodDisruptionBudget"))
@@ -76,9 +79,10 @@ def test_no_right_is_a_wildcard_or_reads_secrets(obj):
         assert not {"secrets", "configmaps", "pods/exec", "serviceaccounts/token"} & set(rule["resources"])
 
 
-def test_the_planners_lease_is_the_one_it_may_write():
-    (role,) = (o for _, o in OBJECTS if o["kind"] == "Role" and o["metadata"]["name"] == "berthmaster-planner-lease")
-    assert [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule] == [[LEASE]]
+@pytest.mark.parametrize("lease", [LEASE, SCALER_LEASE])
+def test_a_lease_is_the_one_its_holder_may_write(lease):
+    (role,) = (o for _, o in OBJECTS if o["kind"] == "Role" and o["metadata"]["name"] == f"{lease}-lease")
+    assert [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule] == [[lease]]
 
 
 def test_policies_have_the_names_that_uninstall_removes():
@@ -86,7 +90,8 @@ def test_policies_have_the_names_that_uninstall_removes():
         return {obj["metadata"]["name"] for _, obj in OBJECTS if obj["kind"] == kind}
 
     assert named("MutatingAdmissionPolicy") == named("MutatingAdmissionPolicyBinding") == set(GATE_POLICIES)
-    assert named("ValidatingAdmissionPolicy") == named("ValidatingAdmissionPolicyBinding") == set(RECORD_POLICIES)
+    guards = set(RECORD_POLICIES) | {"berthmaster-marks"}  # the latter goes with the rest: it binds the scaler alone
+    assert named("ValidatingAdmissionPolicy") == named("ValidatingAdmissionPolicyBinding") == guards
 
 
 @pytest.mark.parametrize("obj", of_kind("MutatingAdmissionPolicy"))
@@ -122,7 +127,8 @@ def test_our_containers_are_started_as_the_command_understands(obj):
         if not container["image"].startswith("berthmaster:"):
             continue
         name, *arguments = container["args"]
-        command = binpack.__main__.main.commands[name]
+        package = scaler.__main__ if container.get("command") == ["python", "-m", "scaler"] else binpack.__main__
+        command = package.main.commands[name]
         context = command.make_context(name, list(arguments))
         assert isinstance(context, click.Context)
         ports = {port["containerPort"] for port in container["ports"]}
