@@ -15,7 +15,7 @@ import numpy as np
 
 from scaler.seen import Fleet, Sample
 
-_READY, _END, _ARRIVAL, _SECOND = range(4)  # the order of events at one moment
+_READY, _END, _ARRIVAL, _SECOND, _FILL = range(5)  # the order of events at one moment
 
 
 @dataclass
@@ -88,12 +88,14 @@ class PerRequest:
             self.move_clock(at_s)
             if kind == _READY:
                 what.is_serving = True
-                self.dispatch(at_s)
+                self.push(at_s, _FILL, None)
             elif kind == _END:
                 self.end(*what, at_s)
             elif kind == _ARRIVAL:
                 self.came += 1
                 self.queue.append(what)
+                self.dispatch(at_s)
+            elif kind == _FILL:
                 self.dispatch(at_s)
             else:
                 in_flight.append(self.area)
