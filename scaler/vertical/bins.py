@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scaler.vertical.values import HIGHEST_CONCURRENCY, Floats, Integers, Rows
+from scaler.vertical.rows import HIGHEST_CONCURRENCY, Rows
+from scaler.vertical.values import Floats, Integers
 
 WIDTH_RATIO = 1.12
 LOWEST = 0.25
@@ -15,7 +16,7 @@ HALF_LIFE_CYCLES = 23  # of cycles that had traffic: about 12 minutes (measured:
 FADE_RATIO = 0.5 ** (1 / HALF_LIFE_CYCLES)
 FEWEST_COMPLETIONS = 5.0  # below it a bin says nothing
 
-_COMPLETIONS, _K, _LATENCY, _P95, _P95_COUNT, _ERRORS = range(6)
+_COMPLETIONS, _K, _LATENCY, _P95, _P95_COUNT, _ENDED, _ENDED_K, _FAILED = range(8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,22 +28,38 @@ class Points:
         latency_s: Mean latency.
         p95_s: 95th percentile, NaN = never measured there.
         completions: Faded count behind it.
-        error_ratio: Failed / ended.
     """
 
     k: Floats
     latency_s: Floats
     p95_s: Floats
     completions: Floats
-    error_ratio: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Failures:
+    """Failed requests by the concurrency of the second in which they ended, lowest first; shapes (B,).
+
+    Attributes:
+        k: Requests in progress.
+        ended: Faded count.
+        failed: Of them.
+    """
+
+    k: Floats
+    ended: Floats
+    failed: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bins:
-    """Faded sums, shape (6, COUNT), read-only: about 5 KB.
+    """Faded sums, shape (8, COUNT), read-only: about 7 KB.
+
+    Latencies stand at the concurrency that requests lived in, failures at that of the second in which they ended: what
+    runs out of memory fails at once.
 
     Attributes:
-        sums: Completions, and weighted by them k, latency and p95 with its own weight, and errors.
+        sums: Completions, and weighted by them k, latency, and p95 with its own weight; ended, their k, and failed.
     """
 
     sums: Floats
@@ -50,7 +67,7 @@ class Bins:
     @staticmethod
     def empty() -> Bins:
         """Return bins that saw nothing."""
-        return Bins(_frozen(np.zeros((6, COUNT))))
+        return Bins(_frozen(np.zeros((8, COUNT))))
 
     def faded(self) -> Bins:
         """Return the bins one cycle later."""
@@ -67,9 +84,10 @@ class Bins:
             rows.completions * rows.latency_s,
             np.where(has_p95, rows.p95_s, 0.0) * p95_weight,
             p95_weight,
-            rows.errors,
         )
-        return Bins(_frozen(self.sums + np.stack([np.bincount(index, column, COUNT) for column in columns])))
+        ended = bin_of(rows.in_flight), (rows.completions, rows.completions * rows.in_flight, rows.errors)
+        added = [np.bincount(at, column, COUNT) for at, group in ((index, columns), ended) for column in group]
+        return Bins(_frozen(self.sums + np.stack(added)))
 
     def points(self) -> Points:
         """Return the means of the bins with at least FEWEST_COMPLETIONS."""
@@ -80,8 +98,12 @@ class Bins:
             latency_s=sums[_LATENCY] / ended,
             p95_s=np.divide(sums[_P95], sums[_P95_COUNT], out=np.full(ended.shape, np.nan), where=sums[_P95_COUNT] > 0),
             completions=ended,
-            error_ratio=sums[_ERRORS] / ended,
         )
+
+    def failures(self) -> Failures:
+        """Return failures by concurrency, of the bins with at least FEWEST_COMPLETIONS."""
+        sums = self.sums[:, self.sums[_ENDED] >= FEWEST_COMPLETIONS]
+        return Failures(k=sums[_ENDED_K] / sums[_ENDED], ended=sums[_ENDED], failed=sums[_FAILED])
 
 
 def bin_of(k: Floats) -> Integers:

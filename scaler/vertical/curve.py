@@ -1,7 +1,8 @@
 """Latency as a function of concurrency: a straight part, and a capacity that bends it.
 
-R(k) = ((a + b k)^8 + (k / C)^8)^(1/8), throughput X(k) = k / R(k) <= C (asymptotes of operational analysis, Denning and
-Buzen 1978, joined smoothly). a: time of a lonely request, b: what each neighbour adds (batching), C: capacity.
+R(k) = ((a + b k)^p + (k / C)^p)^(1/p), throughput X(k) = k / R(k) <= C (asymptotes of operational analysis, Denning and
+Buzen 1978, joined smoothly). a: time of a lonely request, b: what each neighbour adds (batching), C: capacity, p: how
+sharply one passes into the other; places of a batch end sharply, cores shared with other waits softly.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ import numpy as np
 from scaler.vertical.bins import Points
 from scaler.vertical.values import Floats
 
-POWER = 8.0
-# Capacities tried, as multiples of the highest throughput seen; the last is none.
-_TRIED = np.append(np.geomspace(0.6, 1.6, 41), np.inf)
-_STRAIGHT_SHARE = 0.5  # a bin tells of a and b while (k / C)^8 is the smaller part
+# Every pair of these is tried; capacities are multiples of the highest throughput seen. The last is none.
+_POWERS = np.array([12.0, 24.0])
+_CAPACITIES = np.geomspace(0.6, 1.6, 41)
+_TRIED_POWER = np.append(np.repeat(_POWERS, _CAPACITIES.size), 8.0)[:, None]
+_TRIED_CAPACITY = np.append(np.tile(_CAPACITIES, _POWERS.size), np.inf)[:, None]
+_STRAIGHT_SHARE = 0.5  # a bin tells of a and b while (k / C)^p is the smaller part
 SATURATED_RATIO = 0.6  # a capacity is believed if it leaves less than this of the error without one
 SATURATED_GAIN = 6.0  # and if it explains more than chance: chi-squared with one degree of freedom, p = 0.014
+_FREE = 4  # a, b, C and p
+_REFUTED_GAIN = 12.0  # twice that refutes a constant
+_WALL_RATIO = 1.02
 _MODEL_NOISE = 0.03**2  # no curve fits closer than 3 %
 
 
@@ -29,6 +35,7 @@ class Curve:
     Attributes:
         a_s: Latency of a lonely request.
         b_s: Latency added per request in progress.
+        power: p.
         capacity_rps: C; inf where none is needed to explain what was seen.
         is_saturated: Whether the bend was seen.
         is_straight_seen: Whether any bin lay below the bend; without one a and b are unknown.
@@ -38,6 +45,7 @@ class Curve:
 
     a_s: float
     b_s: float
+    power: float
     capacity_rps: float
     is_saturated: bool
     is_straight_seen: bool
@@ -50,38 +58,72 @@ class Curve:
         bent = k / self.capacity_rps
         high = np.maximum(straight, bent)
         low = np.minimum(straight, bent)
-        return np.asarray(high * (1 + (low / high) ** POWER) ** (1 / POWER), dtype=np.float64)
+        return np.asarray(high * (1 + (low / high) ** self.power) ** (1 / self.power), dtype=np.float64)
 
 
-def fit(points: Points) -> Curve | None:
+def fit(points: Points, around_k: float, wall_k: float | None = None) -> Curve | None:
     """Return the curve nearest to the bins in weighted squared log error, or None where fewer than two bins are known.
 
-    For each capacity tried, a and b >= 0 are the weighted least squares of the straight part on the bins where it is
-    the larger. A bin's weight is 1 / (1 / completions + 0.03^2): exponential service times and the model's own error.
+    For each capacity and power tried, a and b >= 0 are the weighted least squares of the straight part on the bins
+    where it is the larger. A bin's weight is 1 / (1 / completions + 0.03^2): exponential service times and the model's
+    own error. Where constant throughput explains the bins as well as the best curve does, and constant latency does not,
+    all that was seen lies past the bend: the burden of proof is on more.
+
+    Args:
+        points: Bins.
+        around_k: L: bins count 1 / (1 + log2(k / L)^2) times, so that what is far away cannot bend the curve here.
+        wall_k: Concurrency past which requests fail or memory is full; bins there follow another law. None = unknown.
     """
-    k, latency = points.k, points.latency_s
+    known = points.k <= (np.inf if wall_k is None else _WALL_RATIO * wall_k)
+    k, latency, completions = points.k[known], points.latency_s[known], points.completions[known]
     if k.size < 2:
         return None
-    weight = 1 / (1 / points.completions + _MODEL_NOISE)
-    capacity = (_TRIED * (k / latency).max())[:, None]
-    bend = (k / capacity / latency) ** POWER
+    weight = 1 / (1 / completions + _MODEL_NOISE) / (1 + np.log2(k / around_k) ** 2)
+    capacity = _TRIED_CAPACITY * (k / latency).max()
+    bend = (k / capacity / latency) ** _TRIED_POWER
     is_straight = bend < _STRAIGHT_SHARE
-    straight = latency * np.where(is_straight, 1 - bend, 1.0) ** (1 / POWER)
+    straight = latency * np.where(is_straight, 1 - bend, 1.0) ** (1 / _TRIED_POWER)
     a, b = _line(k, straight, np.where(is_straight, weight / latency**2, 0.0))
-    fitted = ((a + b * k) / latency) ** POWER + bend
-    error = (weight * (np.log(np.maximum(fitted, 1e-300)) / POWER) ** 2).sum(axis=1)
+    fitted = ((a + b * k) / latency) ** _TRIED_POWER + bend
+    error = (weight * (np.log(np.maximum(fitted, 1e-300)) / _TRIED_POWER) ** 2).sum(axis=1)
+    flat, level = _scatter(np.log(k / latency), weight), _scatter(np.log(latency), weight)
+    noise = max(1.0, float(error.min()) / max(k.size - _FREE, 1))
+    if flat < error.min() + SATURATED_GAIN * noise and flat + _REFUTED_GAIN * noise < level:
+        throughput = float(np.exp(np.average(np.log(k / latency), weights=weight)))
+        return Curve(
+            a_s=0.0,
+            b_s=0.0,
+            power=8.0,
+            capacity_rps=throughput,
+            is_saturated=True,
+            is_straight_seen=False,
+            lowest_k=_low(k, completions),
+            highest_k=float(k[-1]),
+        )
     best = int(np.argmin(error[:-1]))
-    is_saturated = bool(error[best] < SATURATED_RATIO * error[-1] and error[-1] - error[best] > SATURATED_GAIN)
+    is_saturated = bool(error[best] < SATURATED_RATIO * error[-1] and error[-1] - error[best] > SATURATED_GAIN * noise)
     chosen = best if is_saturated else -1
     return Curve(
         a_s=float(a[chosen, 0]),
         b_s=float(b[chosen, 0]),
+        power=float(_TRIED_POWER[chosen, 0]),
         capacity_rps=float(capacity[chosen, 0]),
         is_saturated=is_saturated,
         is_straight_seen=bool(is_straight[chosen].any()),
         lowest_k=float(k[0]),
         highest_k=float(k[-1]),
     )
+
+
+def _scatter(values: Floats, weight: Floats) -> float:
+    """Return the weighted squared error of a constant."""
+    return float((weight * (values - np.average(values, weights=weight)) ** 2).sum())
+
+
+def _low(k: Floats, completions: Floats) -> float:
+    """Return the concurrency below which a tenth of the requests lived."""
+    share = np.cumsum(completions) / completions.sum()
+    return float(k[int(np.searchsorted(share, 0.1))])
 
 
 def _line(k: Floats, straight: Floats, weight: Floats) -> tuple[Floats, Floats]:

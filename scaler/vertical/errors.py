@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scaler.vertical.bins import Points
-from scaler.vertical.values import Rows
+from scaler.vertical.bins import Failures
+from scaler.vertical.rows import Rows
 
 TIMES_RATE = 2.0  # the upper part fails at least this often
 SIGNIFICANT = 4.0  # standard errors
@@ -22,6 +22,9 @@ TRIAL_WORKED_RATIO = 0.3  # rate under trial / before
 MOST_TRIALS = 3
 REST_CYCLES = 20  # after trials in vain; doubles with each series in vain
 _LONGEST_REST_CYCLES = 320
+_BURST_RATIO = 1.25
+_FEWEST_CLEAN = 50.0  # requests, for a level to count as known to be clean
+_LOWER_RATIO = 0.8  # of the median: a trial must differ
 _SICK_SHARE = 0.8  # of all errors from one replica: that replica is sick, not the fleet too busy
 
 
@@ -61,17 +64,16 @@ class Errors:
     in_vain: int = 0
 
 
-def split(points: Points, dispersion: float, acceptable_ratio: float) -> float | None:
+def split(seen: Failures, dispersion: float, acceptable_ratio: float) -> float | None:
     """Return the concurrency from which requests fail, or None where errors do not follow it.
 
     For every split of the bins: z = (p_above - p_below) / sqrt(p (1 - p) (1/n_above + 1/n_below) dispersion). Of the
     splits with z > 4, p_above >= 2 p_below, p_above > acceptable and >= 10 errors above, the likeliest (binomial). The
-    concurrency is the geometric mean of the two bins beside it.
+    concurrency is that of the lowest failing bin, at most a burst (1.25) above the highest sound one.
     """
-    n = points.completions
+    n, e = seen.ended, seen.failed
     if n.size < 2:
         return None
-    e = points.error_ratio * n
     n_below, e_below = np.cumsum(n)[:-1], np.cumsum(e)[:-1]
     n_above, e_above = n.sum() - n_below, np.maximum(e.sum() - e_below, 0.0)
     p_below, p_above, p = e_below / n_below, e_above / n_above, e.sum() / n.sum()
@@ -87,16 +89,16 @@ def split(points: Points, dispersion: float, acceptable_ratio: float) -> float |
         return None
     likelihood = np.where(is_tied, _likelihood(e_below, n_below) + _likelihood(e_above, n_above), -np.inf)
     at = int(np.argmax(likelihood))
-    return float(np.sqrt(points.k[at] * points.k[at + 1]))
+    return float(min(seen.k[at + 1], _BURST_RATIO * seen.k[at]))
 
 
 def dispersion(rows: Rows) -> float:
     """Return how much more the rows' errors scatter than chance around two rates, that of low and of high rows.
 
-    mean((e - n p)^2 / (n p (1 - p))), p of the row's half of k. Errors that come in bursts (an outage of some seconds)
+    mean((e - n p)^2 / (n p (1 - p))), p of the row's half in k. Errors that come in bursts (an outage of some seconds)
     are few pieces of evidence, however many requests they hit.
     """
-    is_high = rows.k > np.median(rows.k)
+    is_high = rows.in_flight > np.median(rows.in_flight)
     found = 1.0
     for half in (is_high, ~is_high):
         n, e = rows.completions[half], rows.errors[half]
@@ -112,17 +114,16 @@ def one_is_sick(rows: Rows) -> bool:
     seconds = np.bincount(rows.replica)
     if np.count_nonzero(seconds) < 3 or each.max() < _SICK_SHARE * each.sum():
         return False
-    mean_k = np.bincount(rows.replica, rows.k) / np.maximum(seconds, 1)
+    mean_k = np.bincount(rows.replica, rows.in_flight) / np.maximum(seconds, 1)
     others = np.delete(mean_k, int(np.argmax(each)))
     return bool(mean_k[int(np.argmax(each))] <= others.max())
 
 
-def begun(rows: Rows, points: Points, acceptable_ratio: float) -> Trial | None:
+def begun(rows: Rows, seen: Failures, acceptable_ratio: float) -> Trial | None:
     """Return a first trial: the highest level below the median that is known to be clean, else half the median."""
-    median = float(np.median(rows.k))
-    clean = points.k[
-        (points.error_ratio < acceptable_ratio / 2) & (points.completions >= 50) & (points.k < 0.8 * median)
-    ]
+    median = float(np.median(rows.in_flight))
+    is_clean = (seen.failed < acceptable_ratio / 2 * seen.ended) & (seen.ended >= _FEWEST_CLEAN)
+    clean = seen.k[is_clean & (seen.k < _LOWER_RATIO * median)]
     limit = float(clean[-1]) if clean.size else median / 2
     ratio = float(rows.errors.sum() / rows.completions.sum())
     return Trial(limit=limit, before_ratio=ratio) if limit >= 1 else None

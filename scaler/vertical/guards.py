@@ -9,25 +9,26 @@ import numpy as np
 from scaler.decision import TargetReason
 from scaler.policy import Policy
 from scaler.vertical import errors as errors_of
-from scaler.vertical.bins import Points
+from scaler.vertical.bins import Failures
 from scaler.vertical.ceiling import UNDER_BAD_RATIO
 from scaler.vertical.errors import Errors
 from scaler.vertical.learner import Learner
 from scaler.vertical.moves import CUT_RATIO, HOLD_CYCLES, cut
+from scaler.vertical.rows import Rows
 from scaler.vertical.thresholds import MEMORY_FULL_RATIO, MEMORY_RATIO
-from scaler.vertical.values import Rows
 
 _FEWEST_FULL_READINGS = 2  # one reading may be a glitch
 MOST_FULL_CUTS = 5  # 0.7^5: a start at 4 times too much is down before
+_BESIDE_RATIO = 0.95  # a bin's mean moves with what falls into it
 _KEPT_EVIDENCE = 3.0  # faded errors above the failing concurrency, below which it is forgotten
 
 
-def watch_errors(rows: Rows, points: Points, state: Learner, policy: Policy) -> tuple[Learner, TargetReason] | None:
+def watch_errors(rows: Rows, seen: Failures, state: Learner, policy: Policy) -> tuple[Learner, TargetReason] | None:
     """Return the state after judging failures, or None where they have no say in this cycle.
 
     Args:
         rows: This cycle.
-        points: Bins, this cycle included.
+        seen: Failures by concurrency, this cycle included.
         state: With the trial, if one is going on.
         policy: For the share of requests that may fail; half of it raises the question.
     """
@@ -35,7 +36,7 @@ def watch_errors(rows: Rows, points: Points, state: Learner, policy: Policy) -> 
     memory = state.errors
     ratio = float(rows.errors.sum() / rows.completions.sum())
     if ratio > acceptable / 2 or memory.trial is not None:
-        bad_k = errors_of.split(points, errors_of.dispersion(rows), acceptable)
+        bad_k = errors_of.split(seen, errors_of.dispersion(rows), acceptable)
         if bad_k is not None:
             known = replace(state, errors=Errors(bad_k=bad_k, in_vain=0), hold_cycles=HOLD_CYCLES)
             return cut(known, UNDER_BAD_RATIO * bad_k, policy), TargetReason.ERRORS_TIED_TO_LOAD
@@ -44,7 +45,7 @@ def watch_errors(rows: Rows, points: Points, state: Learner, policy: Policy) -> 
     if ratio <= acceptable / 2:
         return None
     if memory.rest_cycles == 0 and not errors_of.one_is_sick(rows):
-        trial = errors_of.begun(rows, points, acceptable)
+        trial = errors_of.begun(rows, seen, acceptable)
         if trial is not None:
             begun = replace(state, errors=replace(memory, trial=trial), asked=0, has_moved=True)
             return begun, TargetReason.ERRORS_TRIAL
@@ -64,13 +65,11 @@ def _judge(trial: errors_of.Trial, rows: Rows, state: Learner, policy: Policy) -
     return replace(state, errors=replace(state.errors, trial=harder), has_moved=True), TargetReason.ERRORS_TRIAL
 
 
-def aged_errors(memory: Errors, points: Points) -> Errors:
+def aged_errors(memory: Errors, seen: Failures) -> Errors:
     """Return what is remembered of failures one cycle later: forgotten once its evidence has faded from the bins."""
     bad_k = memory.bad_k
-    if bad_k is not None:
-        above = points.k >= bad_k
-        if float((points.error_ratio * points.completions)[above].sum()) < _KEPT_EVIDENCE:
-            bad_k = None
+    if bad_k is not None and float(seen.failed[seen.k >= _BESIDE_RATIO * bad_k].sum()) < _KEPT_EVIDENCE:
+        bad_k = None
     return replace(memory, bad_k=bad_k, rest_cycles=max(memory.rest_cycles - 1, 0))
 
 

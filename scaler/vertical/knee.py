@@ -15,9 +15,11 @@ from scaler.vertical.curve import Curve
 from scaler.vertical.values import Floats
 
 ENOUGH_RATIO = 0.95
-LOOK_AHEAD_RATIO = 4.0  # the curve is read this far past what was seen; how far to go is `learn`'s to say
+LOOK_AHEAD_RATIO = 4.0  # a rising curve is read this far past what was seen; how far to go is for `moves` to say
+BURST_RATIO = 1.25
+BELOW_SEEN_RATIO = 0.9  # where all that was seen is past the bend: the knee lies below it, how far is not known
 _PRIOR_COMPLETIONS = 50.0  # a thin bin leans on the others
-_WHOLE_UP_TO = 256  # slots are whole; past it 1 % steps are fine enough
+_STEP_RATIO = 1.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,10 @@ def knee(curve: Curve, points: Points, limit_s: float | None) -> Knee:
         points: Bins behind it, for the ratio of p95 to mean at each level.
         limit_s: 95th percentile promised; None = no limit.
     """
-    k = _levels(LOOK_AHEAD_RATIO * curve.highest_k)
+    if not curve.is_straight_seen:
+        below = BELOW_SEEN_RATIO * curve.lowest_k
+        return Knee(k=below, throughput_k=below, latency_k=None if limit_s is None else np.inf)
+    k = _levels(_read_up_to(curve))
     latency = curve.latency_s(k)
     throughput = k / latency
     plain = _first(k, throughput)
@@ -55,6 +60,17 @@ def knee(curve: Curve, points: Points, limit_s: float | None) -> Knee:
         return Knee(k=None, throughput_k=plain, latency_k=None)
     largest = np.inf if within[-1] else float(k[within][-1])
     return Knee(k=_first(k[within], throughput[within]), throughput_k=plain, latency_k=largest)
+
+
+def _read_up_to(curve: Curve) -> float:
+    """Return the highest k that counts: what was seen, or beyond where the last quarter still brought 5 %.
+
+    A curve that is flat where it was seen says nothing of more, and reading it further would turn the noise of its
+    start into a knee.
+    """
+    top = np.array([curve.highest_k / BURST_RATIO, curve.highest_k])
+    before, after = top / curve.latency_s(top)
+    return curve.highest_k * (LOOK_AHEAD_RATIO if after * ENOUGH_RATIO > before else 1.0)
 
 
 def p95_ratio(points: Points, k: Floats) -> Floats:
@@ -70,11 +86,9 @@ def p95_ratio(points: Points, k: Floats) -> Floats:
 
 
 def _levels(highest: float) -> Floats:
-    whole = np.arange(1.0, min(np.ceil(highest), _WHOLE_UP_TO) + 1)
-    if highest <= _WHOLE_UP_TO:
-        return whole
-    count = int(np.ceil(np.log(highest / _WHOLE_UP_TO) / np.log(1.01)))
-    return np.concatenate([whole, np.ceil(_WHOLE_UP_TO * 1.01 ** np.arange(1, count + 1))])
+    """Return 1 to the highest in steps of 1 %: averages of requests in progress need not be whole."""
+    count = int(np.ceil(np.log(max(highest, 1.0)) / np.log(_STEP_RATIO)))
+    return np.asarray(_STEP_RATIO ** np.arange(count + 1.0))
 
 
 def _first(k: Floats, throughput: Floats) -> float:

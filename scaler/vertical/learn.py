@@ -12,13 +12,14 @@ from scaler.vertical import shift as shift_of
 from scaler.vertical import thresholds
 from scaler.vertical.bins import Bins
 from scaler.vertical.canary import canary, held_by_busiest
-from scaler.vertical.ceiling import ceiling
+from scaler.vertical.ceiling import ceiling, wall
 from scaler.vertical.curve import fit
 from scaler.vertical.guards import aged_errors, watch_errors, watch_memory
 from scaler.vertical.learner import Learner, bounded
 from scaler.vertical.lesson import fixed, lesson, seen_in
 from scaler.vertical.moves import EXERCISED_RATIO, Evidence, barrier, move
-from scaler.vertical.values import Cycle, Rows, usable_rows
+from scaler.vertical.rows import Rows, usable_rows
+from scaler.vertical.values import Cycle
 
 FEWEST_COMPLETIONS = 20.0
 FEWEST_SECONDS = 10
@@ -70,15 +71,15 @@ def _turn(cycle: Cycle, rows: Rows, state: Learner, policy: Policy) -> tuple[Lea
     shift = shift_of.after(state.shift, is_off=is_off)
     is_forgotten = is_off and shift.hold_cycles == shift_of.HOLD_CYCLES and shift.cycles == 0
     seen = (Bins.empty() if is_forgotten else state.bins.faded()).with_rows(rows)
-    points = seen.points()
+    points, failures = seen.points(), seen.failures()
     state = replace(
         state,
         # What may be of another workload is not mixed in until it is known to be one.
         bins=state.bins if is_off and not is_forgotten else seen,
         curve=None if is_forgotten else state.curve,
-        memory=state.memory.with_readings(rows.k, rows.memory_ratio),
+        memory=state.memory.with_readings(rows.in_flight, rows.memory_ratio),
         resources=thresholds.with_readings(state.resources, rows),
-        errors=aged_errors(state.errors, points),
+        errors=aged_errors(state.errors, failures),
         shift=shift,
         cycles=state.cycles + 1,
         hold_cycles=max(state.hold_cycles - 1, 0),
@@ -93,12 +94,13 @@ def _turn(cycle: Cycle, rows: Rows, state: Learner, policy: Policy) -> tuple[Lea
         since_rollout_s=cycle.since_rollout_s,
         resource_k=None if cap is None else cap.k,
     )
-    guarded = watch_errors(rows, points, state, policy) or watch_memory(rows, state, policy)
+    guarded = watch_errors(rows, failures, state, policy) or watch_memory(rows, state, policy)
     if guarded is not None:
         return *guarded, seen_in(rows, evidence)
     if is_off or shift.hold_cycles > 0:
         return replace(state, asked=0), TargetReason.SHIFTED, seen_in(rows, evidence)
-    state = replace(state, curve=fit(points), full_cuts=_full_cuts(rows, state))
+    curve = fit(points, state.limit, wall(state.memory, state.errors)[0])
+    state = replace(state, curve=curve, full_cuts=_full_cuts(rows, state))
     top = ceiling(state.curve, points, state.memory, state.errors, policy)
     state, reason = move(state, top, evidence, policy)
     if barrier(evidence, policy) is None:

@@ -12,8 +12,8 @@ from scaler.policy import Policy
 from scaler.vertical.ceiling import Ceiling, wall
 from scaler.vertical.learner import TARGET_SHARE, Learner
 from scaler.vertical.moves import Evidence
+from scaler.vertical.rows import Rows
 from scaler.vertical.thresholds import MEMORY_RATIO
-from scaler.vertical.values import Rows
 
 SLOTS_RATIO = 1.25  # bursts explore up to here, never past a wall
 _ENOUGH_BINS = 6  # with data, for a curve to be believed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scaler.vertical.curve import Curve
-from scaler.vertical.values import Rows
+from scaler.vertical.rows import Rows
 
 SHIFTED_RATIO = 1.25  # latency / curve outside 0.8..1.25
 FORGET_AFTER_CYCLES = 2

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from scaler.vertical.bins import Points
 from scaler.vertical.memory import Line
-from scaler.vertical.values import Rows
+from scaler.vertical.rows import Rows
 
 MEMORY_RATIO = 0.90  # of the pod's limit: what the line may reach
 MEMORY_FULL_RATIO = 0.95  # seen: cut at once
@@ -59,7 +59,7 @@ class Cap:
 def with_readings(lines: Mapping[str, Line], rows: Rows) -> Mapping[str, Line]:
     """Return the lines of the known resources one cycle later; names without a threshold are not followed."""
     return {
-        name: lines.get(name, Line()).with_readings(rows.k, rows.resources[name])
+        name: lines.get(name, Line()).with_readings(rows.in_flight, rows.resources[name])
         if name in rows.resources
         else lines[name]
         for name in THRESHOLDS
