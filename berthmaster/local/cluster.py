@@ -20,6 +20,7 @@ from berthmaster.local.components import (
     EXTENDER,
     PLANNER,
     PORTS,
+    SCALER,
     STORE,
     Component,
     Options,
@@ -218,7 +219,7 @@ class Cluster:
         """
         trust = self._trust()
         ground = [component for component in wanted if component.name in (STORE, API)]
-        ours = [component for component in wanted if component.name in (EXTENDER, PLANNER)]
+        ours = [component for component in wanted if component.name in (EXTENDER, PLANNER, SCALER)]
         rest = [component for component in wanted if component not in ground and component not in ours]
         if ground:
             with report.step(f"Starting {_names(ground)}", expected_s=4):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import string
 import sys
 from collections.abc import Mapping
@@ -23,9 +24,14 @@ PORTS = (
     "kwok",
     "extender",
     "planner",
+    "scaler",
+    "exporter",
 )
 STORE, API = "etcd", "kube-apiserver"
-EXTENDER, PLANNER = "extender", "planner"
+EXTENDER, PLANNER, SCALER = "extender", "planner", "scaler"
+# Nothing of the cluster listens there: it is where the scaler looks for the exporter of a balancer on this machine.
+EXPORTER = "exporter"
+BALANCER = "local"
 # Ten hours: fake nodes give a sign of life every hour or two, because leases would be hundreds of writes a second.
 _NODE_GRACE = "36000s"
 
@@ -37,12 +43,14 @@ class Options:
     Attributes:
         has_extender: Run our extender, and tell kube-scheduler of it.
         has_planner: Run our planner.
+        has_scaler: Run our scaler; it knows one balancer, `local`, by the exporter at the port kept for it.
         has_policies: Apply manifests/overlays/kwok (definitions, rights, admission policies).
         has_stock_scheduler: Leave kube-scheduler as it comes: one profile, no extender; for comparisons.
     """
 
     has_extender: bool = True
     has_planner: bool = True
+    has_scaler: bool = True
     has_policies: bool = True
     has_stock_scheduler: bool = False
 
@@ -71,6 +79,11 @@ def write_configuration(layout: Layout, ports: Mapping[str, int], options: Optio
             kubeconfig=_client(layout, "kube-scheduler"), extender=f"http://127.0.0.1:{ports['extender']}"
         )
     )
+    (layout.config / "sources.yaml").write_text(
+        f"balancers:\n  {BALANCER}:\n    url: http://127.0.0.1:{ports[EXPORTER]}\n"
+    )
+    (layout.config / "history.token").write_text(secrets.token_urlsafe())
+    (layout.config / "history.token").chmod(0o600)
     (layout.config / "kwok.yaml").write_text(string.Template(_template("kwok.yaml")).substitute(kubelet=kubernetes))
 
 
@@ -86,9 +99,11 @@ def components(
         _kwok(layout, ports, binaries),
     ]
     if options.has_extender:
-        found.append(_ours(layout, ports, EXTENDER))
+        found.append(_ours(layout, ports, "binpack", EXTENDER))
     if options.has_planner:
-        found.append(_ours(layout, ports, PLANNER))
+        found.append(_ours(layout, ports, "binpack", PLANNER))
+    if options.has_scaler:
+        found.append(_ours(layout, ports, "scaler", SCALER, "controller", *_sources(layout)))
     return tuple(found)
 
 
@@ -200,20 +215,27 @@ def _kwok(layout: Layout, ports: Mapping[str, int], binaries: Mapping[str, str])
     )
 
 
-def _ours(layout: Layout, ports: Mapping[str, int], name: str) -> Component:
+def _ours(
+    layout: Layout, ports: Mapping[str, int], package: str, name: str, command: str = "", *more: str
+) -> Component:
     return Component(
         name=name,
         argv=(
             sys.executable,
             "-P",  # the folder that `up` was typed in must not shadow the package
             "-m",
-            "binpack",
-            name,
+            package,
+            command or name,
             f"--kubeconfig={_client(layout, name)}",
             f"--listen=127.0.0.1:{ports[name]}",
+            *more,
         ),
         probe=Probe(port=ports[name], path="/readyz"),
     )
+
+
+def _sources(layout: Layout) -> tuple[str, ...]:
+    return f"--sources={layout.config / 'sources.yaml'}", f"--history-token={layout.config / 'history.token'}"
 
 
 def _serving(layout: Layout, port: int) -> tuple[str, ...]:
