@@ -7,7 +7,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
     if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check format bench-openb bench-kwok bench-kube-client clean
+.PHONY: help setup lock demo test check format bench-openb bench-kwok bench-kube-client bench-scaler clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ bench-kwok: setup ## created-to-bound against the stock kube-scheduler, Filter l
 
 bench-kube-client: setup ## list/watch cost beside the official client
 	@$(PY) -m bench.kube_client
+
+bench-scaler: setup ## the scaler against six rivals on eight traces, with what was promised; draws docs/scaler.svg
+	@$(PY) -m bench.scaler
 
 clean: ## remove what the other targets made here (the binaries' cache stays)
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis build *.egg-info

@@ -12,6 +12,7 @@ are re-made from their documentation, Knative is its own Go package where Go is 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -24,7 +25,7 @@ from bench.scaler.cells import OURS, POLICIES, ROOT, SEED, STARTS_S, Cell, check
 from bench.scaler.chart import draw
 from bench.scaler.rivals import prepare
 from bench.scaler.store import RESULTS, Store
-from bench.scaler.table import LEGEND, as_markdown, as_table, rows
+from bench.scaler.table import LEGEND, as_list, as_markdown, as_table, rows
 from bench.scaler.targets import Verdict, verdicts
 from bench.scaler.workloads import WORKLOADS
 from berthmaster.local.progress import Silent
@@ -57,14 +58,13 @@ def main() -> None:
     columns, lines = rows(result for key, result in store.cells.items() if key in keys)
     found = keep()
     console.print(as_table(columns, lines))
-    for verdict in found:
-        sign = "[green]reached[/]" if verdict.is_reached else "[red]missed [/]"
-        console.print(f"{sign} {verdict.what}: {verdict.measured}; target: {verdict.target}", highlight=False)
+    if found:
+        console.print(as_list(found))
     if is_whole and not (given.quick or given.traces or given.policies or given.start or given.seeds):
         text = f"{LEGEND}. {knative}.\n\n{as_markdown(columns, lines)}"
         given.out.with_suffix(".md").write_text(text, encoding="utf-8")
         draw(store.cells, CHART)
-    sys.exit(0 if is_whole else 130)
+    sys.exit(0 if is_whole else 1)
 
 
 def _arguments() -> argparse.Namespace:
@@ -101,17 +101,23 @@ def _wanted(given: argparse.Namespace) -> list[Cell]:
 
 
 def _fill(store: Store, missing: list[Cell], jobs: int, console: Console, keep: Callable[[], object]) -> bool:
-    """Run cells and keep them as they are done; return whether all were, False = it was interrupted."""
+    """Run cells and keep them as they are done; return whether all were: none failed, none was interrupted."""
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     )
-    with bar, ProcessPoolExecutor(jobs) as pool:
+    is_whole = True
+    with bar, ProcessPoolExecutor(jobs, initializer=_leave_interrupts) as pool:
         task = bar.add_task("cells", total=len(missing))
         running = {pool.submit(run, cell): cell for cell in missing}
         try:
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     cell = running.pop(future)
+                    if failure := future.exception():
+                        is_whole = False
+                        bar.update(task, advance=1)
+                        console.print(f"[red]{cell.key} failed:[/] {failure}")
+                        continue
                     result = future.result()
                     store.add(cell, result)
                     if len(running) % KEEP_EVERY == 0:
@@ -120,7 +126,12 @@ def _fill(store: Store, missing: list[Cell], jobs: int, console: Console, keep: 
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             return False
-    return True
+    return is_whole
+
+
+def _leave_interrupts() -> None:
+    """Let the parent alone answer Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _as_json(verdict: Verdict) -> dict[str, str]:

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 SLOTS = 8
 TARGET = 0.7 * SLOTS
 MOST_REPLICAS = 100_000
+SETTLE_S = 60  # nobody is judged, or misled for minutes, by the plant's empty beginning
 OURS = tuple(style.value for style in Style)
 POLICIES = (*OURS, *RIVALS)
 STARTS_S = (5, 60, 180)
@@ -131,6 +132,7 @@ def world(cell: Cell, requests: Load) -> World:
         initial_replicas=max(1, math.ceil(before / TARGET)),
         max_replicas=MOST_REPLICAS,
         warmup_s=LEAD_IN_S,
+        settle_s=SETTLE_S,
         seed=cell.seed,
     )
 

@@ -34,6 +34,16 @@ PANELS = (
     "step", "code", "conv", "mooncake", "nasa", "servegen-large", "servegen-mid", "servegen-small", "worldcup",
 )  # fmt: skip
 _LEAST_PERCENT = 0.05
+# From coarse to fine: the first set with three ticks in a panel is used.
+_TICKS = (
+    (1, 10, 100, 1000),
+    (1, 2, 5, 10, 20, 50, 100),
+    (1, 1.5, 2, 3),
+    (0.8, 1, 1.2, 1.4, 1.6, 1.8, 2),
+    tuple(round(0.8 + 0.1 * place, 1) for place in range(15)),
+    tuple(round(0.8 + 0.05 * place, 2) for place in range(30)),
+    tuple(round(0.8 + 0.01 * place, 2) for place in range(1000)),
+)
 
 
 def draw(cells: Mapping[str, Mapping[str, Any]], path: Path) -> None:
@@ -75,7 +85,9 @@ def _panel(axes: Axes, trace: str, cells: Mapping[str, Mapping[str, Any]]) -> No
     axes.set_yticks([0, 0.1, 1, 10, 100])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     low, high = axes.get_xlim()
-    axes.set_xticks([tick for tick in (0.8, 1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100) if low <= tick <= high])
+    axes.set_xticks(
+        next(found for ticks in _TICKS if len(found := [tick for tick in ticks if low <= tick <= high]) >= 3)
+    )
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True, linewidth=0.4, alpha=0.5)

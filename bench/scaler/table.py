@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from bench.scaler.cells import JITTER_RATIO, POLICIES, SEED
+from bench.scaler.targets import Verdict
 from bench.scaler.workloads import WORKLOADS
 
 LEGEND = "violations % / thousand replica-seconds / reversals per hour; in brackets the fluid ideal's replica-seconds"

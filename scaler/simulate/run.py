@@ -95,7 +95,7 @@ def simulate(load: Load, autoscaler: Autoscaler, world: World) -> Run:
         )
         fleet = replicas.fleet()
         autoscaler.see(sample, fleet)
-        if now_s % autoscaler.period_s == 0:
+        if now_s >= world.settle_s and now_s % autoscaler.period_s == 0:
             _apply(autoscaler.decide(float(now_s), fleet), now_s, plant, replicas, record)
         record.wanted[second] = replicas.wanted
     return _finish(load, world, plant, replicas, record)

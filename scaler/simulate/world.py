@@ -17,6 +17,8 @@ class World:
         initial_starting: Ordered when it begins.
         max_replicas: Orders beyond are not filled.
         warmup_s: Beginning that the scorecard leaves out.
+        settle_s: Beginning in which nothing is decided: the plant begins empty, and a window that holds its first
+            seconds would take them for a drop.
         slo_s: A request that waited longer is late.
         seed: Of the jitter.
     """
@@ -28,6 +30,7 @@ class World:
     initial_starting: int = 0
     max_replicas: int = 100_000
     warmup_s: int = 300
+    settle_s: int = 0
     slo_s: float = 2.0
     seed: int = 0
 
@@ -44,6 +47,7 @@ class World:
             ("initial_starting", self.initial_starting, 0),
             ("max_replicas", self.max_replicas, 1),
             ("warmup_s", self.warmup_s, 0),
+            ("settle_s", self.settle_s, 0),
             ("slo_s", self.slo_s, 0),
         ):
             if not value >= least:
