@@ -9,15 +9,16 @@ import pytest
 import yaml
 
 from berthmaster.local import pki
-from berthmaster.local.components import PORTS, Options, components, write_configuration
+from berthmaster.local.components import BALANCER, PORTS, Options, components, write_configuration
 from berthmaster.local.layout import Layout
 from fleet import labels
+from scaler.config import sources_from
 
 PORT = {name: 21_000 + index for index, name in enumerate(PORTS)}
 PROGRAMS = {
     name: f"/bin/{name}" for name in ("etcd", "kwok", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 }
-STOCK = Options(has_extender=False, has_planner=False, has_policies=False, has_stock_scheduler=True)
+STOCK = Options(has_extender=False, has_planner=False, has_scaler=False, has_policies=False, has_stock_scheduler=True)
 
 
 def written(tmp_path: Path, options: Options) -> Layout:
@@ -44,7 +45,7 @@ def test_every_address_is_loopback(tmp_path: Path) -> None:
 def test_options_say_which_processes_there_are(tmp_path: Path) -> None:
     layout = Layout(home=tmp_path, name="a")
     everything = [component.name for component in components(layout, PORT, Options(), PROGRAMS)]
-    assert everything == [name for name in PORTS if name != "etcd-peer"]
+    assert everything == [name for name in PORTS if name not in ("etcd-peer", "exporter")]
     assert [component.name for component in components(layout, PORT, STOCK, PROGRAMS)] == everything[:5]
 
 
@@ -95,3 +96,12 @@ def test_kwok_s_stages_are_yaml_with_templates_left_to_kwok(tmp_path: Path) -> N
     assert len({stage["metadata"]["name"] for stage in stages[1:]}) == len(stages) - 1 >= 5
     assert "{{ $now := Now }}" in stages[1]["spec"]["next"]["statusTemplate"]
     assert "kubeletVersion: v1.37.2" in stages[1]["spec"]["next"]["statusTemplate"]
+
+
+def test_the_scaler_knows_the_local_balancer_and_keeps_its_history_to_its_owner(tmp_path: Path) -> None:
+    config = written(tmp_path, Options()).config
+    sources = sources_from(str(config / "sources.yaml"))
+    assert sources.balancers[BALANCER].urls == (f"http://127.0.0.1:{PORT['exporter']}",)
+    token = config / "history.token"
+    assert len(token.read_text()) >= 32
+    assert token.stat().st_mode & 0o077 == 0
