@@ -43,6 +43,15 @@ def as_table(columns: Row, lines: Iterable[Row]) -> Table:
     return table
 
 
+def as_list(verdicts: Iterable[Verdict]) -> Table:
+    """Return what was promised beside what was measured."""
+    table = Table("", "load", "measured", "target")
+    for verdict in verdicts:
+        outcome = "[green]reached[/]" if verdict.is_reached else "[red]missed[/]"
+        table.add_row(outcome, verdict.what, verdict.measured, verdict.target)
+    return table
+
+
 def _row(line: tuple[str, int, int, float], cells: Mapping[str, Mapping[str, Any]], policies: Sequence[str]) -> Row:
     trace, start_s, seed, jitter_ratio = line
     ideal = next(iter(cells.values()))["ideal_replica_s"]
