@@ -49,18 +49,21 @@ def main() -> None:
     command = " ".join(["python -m bench.scaler", *sys.argv[1:]])
 
     def keep() -> list[Verdict]:
-        found = verdicts(store.cells)
+        found = verdicts(store.current())
         store.write(command, knative, [_as_json(verdict) for verdict in found])
         return found
 
     is_whole = _fill(store, missing, given.jobs, console, keep)
     keys = {cell.key for cell in cells}
+    is_all = not (given.quick or given.traces or given.policies or given.start or given.seeds)
+    if is_whole and is_all:
+        store.prune(keys)
     columns, lines = rows(result for key, result in store.cells.items() if key in keys)
     found = keep()
     console.print(as_table(columns, lines))
     if found:
         console.print(as_list(found))
-    if is_whole and not (given.quick or given.traces or given.policies or given.start or given.seeds):
+    if is_whole and is_all:
         text = f"{LEGEND}. {knative}.\n\n{as_markdown(columns, lines)}"
         given.out.with_suffix(".md").write_text(text, encoding="utf-8")
         draw(store.cells, CHART)

@@ -48,10 +48,15 @@ class Profile:
         return _K / self.latency_s * (1 - self.error_ratio)
 
     @property
-    def knee(self) -> int:
-        """Smallest k whose goodput reaches 95 % of the largest among all k with fewer than 2 % errors."""
+    def knee(self) -> float:
+        """Smallest k whose goodput reaches 95 % of the largest among all k with fewer than 2 % errors.
+
+        Between whole numbers goodput is straight: an average of requests in progress need not be whole.
+        """
         good = np.where(self.error_ratio < ACCEPTABLE_ERROR_RATIO, self.goodput_rps, 0.0)
-        return int(np.argmax(good >= ENOUGH_RATIO * good.max()))
+        enough = ENOUGH_RATIO * good.max()
+        at = int(np.argmax(good >= enough))
+        return at - float((good[at] - enough) / (good[at] - good[at - 1]))
 
 
 def profiles() -> tuple[Profile, ...]:

@@ -32,6 +32,14 @@ class Store:
         """Return whether a cell is there and nothing it depends on has changed since."""
         return self.cells.get(cell.key, {}).get("sources") == sources(cell.policy)
 
+    def current(self) -> dict[str, dict[str, Any]]:
+        """Return the cells of which nothing they depend on has changed since."""
+        return {key: cell for key, cell in self.cells.items() if cell["sources"] == sources(cell["policy"])}
+
+    def prune(self, keys: set[str]) -> None:
+        """Let go of every other cell."""
+        self.cells = {key: cell for key, cell in self.cells.items() if key in keys}
+
     def add(self, cell: Cell, result: dict[str, Any]) -> None:
         """Keep a result."""
         self.cells[cell.key] = result

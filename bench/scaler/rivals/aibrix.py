@@ -2,7 +2,8 @@
 
 As read there it divides the mean *per pod* by the target per pod (4 pods at 20 each with target 10 give 2, not 8), its
 memory of the largest count in a panic keeps nothing, and a stable value of 0 means panic. A comparison with that would
-only show the defects, so here the load is the total, the memory works, and an idle endpoint is calm.
+only show the defects, so here the load is the total, a panic never shrinks (the largest count of 300 s outlasts any
+panic, because both of its windows are shorter), and an idle endpoint is calm.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class AiBrix:
 
     count(load) = n while load is within 10 % of target x n, else ceil(load / target); n is all that was ordered
     (vllm-project/aibrix 2670: 2, 4, 8, 16 while the first two load). While the panic window shows more than twice the
-    load of the stable one, the running maximum of max(d, p). Down to the largest count of 300 s.
+    load of the stable one, max(d, p). Down to the largest count of 300 s.
     """
 
     period_s = 10
@@ -36,7 +37,6 @@ class AiBrix:
         self._stable = WindowMean(_STABLE_S)
         self._panic = WindowMean(_PANIC_S)
         self._load: float | None = None
-        self._panic_most = 0
         self._wanted = WindowMaximum(_SHRINK_COOLDOWN_S)
 
     def see(self, sample: Sample, fleet: Fleet) -> None:
@@ -52,10 +52,7 @@ class AiBrix:
             return bounded(fleet.replicas, self._maximum)
         desired = self._count(stable, fleet.replicas)
         if panic > _PANIC_RATIO * stable:
-            self._panic_most = max(self._panic_most, desired, self._count(panic, fleet.replicas))
-            desired = self._panic_most
-        else:
-            self._panic_most = 0
+            desired = max(desired, self._count(panic, fleet.replicas))
         return bounded(self._wanted.add(now_s, desired), self._maximum)
 
     def _count(self, load: float, replicas: int) -> int:
