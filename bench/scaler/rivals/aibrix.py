@@ -21,11 +21,11 @@ _SHRINK_COOLDOWN_S = 300.0
 
 
 class AiBrix:
-    """d = clamp(count(stable), floor(n / 2), 2 n), p likewise of the panic window, every 10 s.
+    """The largest of 300 s of clamp(count(load), floor(n / 2), 2 n), every 10 s.
 
-    count(load) = n while load is within 10 % of target x n, else ceil(load / target); n is all that was ordered
-    (vllm-project/aibrix 2670: 2, 4, 8, 16 while the first two load). While the panic window shows more than twice the
-    load of the stable one, max(d, p). Down to the largest count of 300 s.
+    load = mean of 60 s while that is more than twice the mean of 180 s (a panic), else the mean of 180 s.
+    count(load) = n while load is within 10 % of target x n, else ceil(load / target). n is all that was ordered
+    (vllm-project/aibrix 2670: 2, 4, 8, 16 while the first two load).
     """
 
     period_s = 10
@@ -50,10 +50,8 @@ class AiBrix:
         stable, panic = self._stable.at(now_s), self._panic.at(now_s)
         if stable is None or panic is None:
             return bounded(fleet.replicas, self._maximum)
-        desired = self._count(stable, fleet.replicas)
-        if panic > _PANIC_RATIO * stable:
-            desired = max(desired, self._count(panic, fleet.replicas))
-        return bounded(self._wanted.add(now_s, desired), self._maximum)
+        load = panic if panic > _PANIC_RATIO * stable else stable
+        return bounded(self._wanted.add(now_s, self._count(load, fleet.replicas)), self._maximum)
 
     def _count(self, load: float, replicas: int) -> int:
         if replicas > 0 and is_near(load, self._target, replicas):

@@ -143,6 +143,21 @@ class TestRay:
         assert given[611 - 1] == 10
         assert given[11 + 600] == 1
 
+    @pytest.mark.parametrize(
+        ("loads", "moved_s", "count"),
+        [
+            # Less is pushed at 21 and 31 s, more from 41 s on.
+            ([50.0] * 11 + [5.0] * 20 + [500.0] * 100, 41 + 30, 100),
+            # More is pushed at 21, 31 and 41 s, less from 51 s on.
+            ([50.0] * 11 + [500.0] * 10 + [5.0] * 700, 51 + 600, 1),
+        ],
+        ids=["up", "down"],
+    )
+    def test_what_was_wanted_the_other_way_neither_lengthens_nor_shortens_the_wait(self, loads, moved_s, count):
+        given = answers(RayServe(5.0, 8, 60, MOST), loads, a_fleet(10))
+        assert {given[at_s] for at_s in range(1, moved_s)} == {10}
+        assert given[moved_s] == count
+
     def test_takes_what_is_wanted_at_the_end_of_the_wait_not_at_its_start(self):
         given = answers(RayServe(5.0, 8, 60, MOST), [5.0] * 11 + [50.0] * 30 + [100.0] * 30, a_fleet(1))
         assert given[51] == math.ceil((20 * 50 + 10 * 100) / 30 / 5.0)
@@ -182,6 +197,11 @@ class TestAiBrix:
         assert given[210] == 10
         surging = answers(AiBrix(10.0, 8, 60, MOST), [20.0] * 180 + [400.0] * 60, a_fleet(20))
         assert surging[240] == 40
+
+    def test_twice_the_load_is_no_panic_yet(self):
+        """20, then 80: after a minute the short window shows exactly twice the long one, and never more."""
+        given = answers(AiBrix(10.0, 8, 60, MOST), [20.0] * 180 + [80.0] * 120, a_fleet(4))
+        assert given[240] == 4
 
     def test_idle_is_calm(self):
         given = answers(AiBrix(10.0, 8, 60, MOST), [0.0] * 400, a_fleet(8))
