@@ -147,3 +147,5 @@ async def test_changed_and_forgotten_endpoints(world: World) -> None:
     await world.source.poll()
     assert world.sample() == Sample(at_s=0.0)
     assert world.source.problems("e") == {}
+    world.source.watch("e", EndpointQueries(in_flight="new"))
+    assert world.sample().in_flight is None  # what was known before is forgotten

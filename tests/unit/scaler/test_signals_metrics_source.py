@@ -152,3 +152,13 @@ async def test_ages_count_on_our_clock_although_the_servers_is_far_off(world: Wo
     world.say(Reading.CPU, (A, "0.5"), age_s=7.0)
     view = await world.source.poll([A])
     assert view[A].cpu_ratio.age_s == 7.0
+
+
+async def test_a_node_whose_clock_is_behind_is_fresh_from_the_second_poll(world: World) -> None:
+    """Field case knative/serving 3601: the sender's stamp may order its own samples, never age them."""
+    ages = []
+    for _ in range(3):
+        world.say(Reading.CPU, (A, "0.5"), age_s=120.0)
+        ages.append((await world.source.poll([A]))[A].cpu_ratio.age_s)
+        await world.clock.advance(10.0)
+    assert ages == [120.0, 10.0, 10.0]
