@@ -78,7 +78,9 @@ def decide(
         text=f"{_headline(fleet.replicas, desired)}: {text}",
         needs=_needs(evidence, policy, desired, now_s, floor),
     )
-    return decision, replace(state.moved(fleet.replicas, desired, now_s), drain_replicas=verdict.drain)
+    gave_back_s = now_s if verdict.reason is Reason.BACKLOG_GONE else state.gave_back_s
+    state = replace(state.moved(fleet.replicas, desired, now_s), drain_replicas=verdict.drain, gave_back_s=gave_back_s)
+    return decision, state
 
 
 def _noticed(evidence: Evidence, fleet: Fleet, policy: Policy, state: HorizontalState, now_s: float) -> HorizontalState:
@@ -161,9 +163,9 @@ def _shrunk(
     if refused is not None:
         return _Verdict(replicas=current, reason=refused[0], text=refused[1], drain=held)
     refused = shrink.reversal_refusal(evidence, policy, state, now_s)
-    if refused is not None and not (held and state.recent_reversals(now_s) == 0):
+    if refused is not None and not state.may_give_back(now_s):
         return _Verdict(replicas=current, reason=refused[0], text=refused[1], drain=held)
-    if held and state.recent_reversals(now_s) == 0:
+    if state.may_give_back(now_s):
         replicas = max(lowest.replicas, current - held, fewest_after_shrink(policy.behavior, current))
         return _Verdict(replicas=replicas, reason=Reason.BACKLOG_GONE, text="nobody waits any more")
     replicas = max(

@@ -109,7 +109,7 @@ def read(
         service_s=service_s,
         held=track.held if is_current else None,
         in_flight=track.in_flight if is_current else None,
-        is_partial=is_extra_unknown or is_lost,
+        is_partial=is_extra_unknown or is_lost or now_s - track.known_s >= policy.behavior.period_s,
     )
     if rate is None or service_s is None:
         return replace(base, is_partial=base.is_partial or base.work is None)

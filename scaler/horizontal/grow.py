@@ -98,7 +98,7 @@ def _backlog(evidence: Evidence, fleet: Fleet, policy: Policy, now_s: float, las
     if wait_s is None or service_s is None or held is None or wait_s <= policy.promise.queue_wait_s / 2:
         return
     style, start_s, slots = policy.behavior.style, evidence.start_time_s, evidence.room
-    inflow = (evidence.rate_rps or 0.0) * service_s
+    inflow = ((evidence.rate_rps or 0.0) + evidence.growth_rps) * service_s
     arriving = [since + start_s for since in fleet.starting_since_s]
     left = left_over(held * service_s, inflow, slots, fleet.ready, arriving, now_s, now_s + start_s)
     drain_s = drain_time_s(start_s, service_s, style is Style.THRIFTY)

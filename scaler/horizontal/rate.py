@@ -60,6 +60,6 @@ def rate_rps(arrivals: Arrivals) -> float | None:
         level = count / known_s
         vote = level
         if distrust and level > 0:
-            vote -= distrust * math.sqrt(dispersion(counts, window_s // BIN_S) * level / known_s)
+            vote -= distrust * math.sqrt(dispersion(counts[: -(window_s // BIN_S)], window_s // BIN_S) * level / known_s)
         best = vote if best is None else max(best, vote)
     return None if best is None else max(best, 0.0)

@@ -7,6 +7,7 @@ from typing import Final
 _HALF_LIFE_S: Final = 120.0
 _KEPT: Final = 0.5 ** (1.0 / _HALF_LIFE_S)
 _FEWEST_COMPLETIONS: Final = 5.0
+_SHORTEST_S, _LONGEST_S = 1e-4, 1e5  # beyond, a counter is broken
 
 
 class ServiceTime:
@@ -31,7 +32,7 @@ class ServiceTime:
         self._in_flight = self._in_flight * _KEPT + in_flight
         self._completions = self._completions * _KEPT + completions
         if self._completions >= _FEWEST_COMPLETIONS and self._in_flight > 0:
-            self._last_s = self._in_flight / self._completions
+            self._last_s = min(max(self._in_flight / self._completions, _SHORTEST_S), _LONGEST_S)
 
     @property
     def seconds(self) -> float | None:

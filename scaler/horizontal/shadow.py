@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from scaler.horizontal.arrivals import BIN_S, Floats
 
-_EXACT_TO: Final = 20  # replicas; then every 5 %
+_SMALLEST: Final = 0.25  # of a replica
 _STEP_RATIO: Final = 1.05
+_LONGEST_WAIT_S: Final = 60.0
 _MINUTE_S: Final = 60
 RECENT_S: Final = 300
 _RECENT_ROWS: Final = RECENT_S // BIN_S + 1  # the open one too
@@ -89,6 +90,8 @@ class ShadowFleets:
         queued -= room
         room *= per_start
         running += room
+        np.multiply(sizes, _LONGEST_WAIT_S / service_s, out=room)
+        np.minimum(queued, room, out=queued)
         if arrivals > 0:
             self._arrivals_recent[self._recent] += arrivals
             self._arrivals_minute[self._minute] += arrivals
@@ -160,8 +163,10 @@ class ShadowFleets:
 
 
 def _grid(unit_slots: float, most_replicas: int) -> Floats:
-    """Return the capacities in slots: 1..20 replicas, then +5 %, up to the most."""
-    sizes = [float(n) for n in range(1, min(_EXACT_TO, most_replicas) + 1)]
-    while sizes[-1] < most_replicas:
-        sizes.append(min(sizes[-1] * _STEP_RATIO, float(most_replicas)))
-    return np.array(sizes) * unit_slots
+    """Return the capacities in slots, 5 % apart, from a quarter of a replica to the most.
+
+    Parts of a replica too: what half of a level would have done is asked of small fleets as well.
+    """
+    most = most_replicas / _SMALLEST
+    steps = math.ceil(math.log(most) / math.log(_STEP_RATIO))
+    return np.geomspace(_SMALLEST, most_replicas, steps + 1) * unit_slots

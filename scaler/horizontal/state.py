@@ -21,6 +21,7 @@ class HorizontalState:
             target re-bases it.
         grew_s: When the last move was up; None = the last move was not up.
         reversals_s: When a shrink followed growth, last 4 h.
+        gave_back_s: When drain replicas last went early.
         drain_replicas: Of the present count, ordered only to drain a backlog.
         late_s: Last time that requests waited for more than half of the promise.
         first_ready_s: When a replica was first seen Ready since the last sleep; None = not yet.
@@ -32,6 +33,7 @@ class HorizontalState:
     peaks: tuple[tuple[float, float], ...] = ()
     grew_s: float | None = None
     reversals_s: tuple[float, ...] = ()
+    gave_back_s: float = float("-inf")
     drain_replicas: int = 0
     late_s: float = float("-inf")
     first_ready_s: float | None = None
@@ -52,6 +54,14 @@ class HorizontalState:
     def peak(self) -> float:
         """Return the largest demand remembered, requests in progress."""
         return self.peaks[0][1] if self.peaks else 0.0
+
+    def may_give_back(self, now_s: float) -> bool:
+        """Return whether drain replicas may go early: once in 4 h.
+
+        Given back every time they are missed by the next burst, and the back-off grows: Azure code 284K replica-seconds
+        instead of 218K. Measured: bench/scaler.
+        """
+        return self.drain_replicas > 0 and now_s - self.gave_back_s >= REVERSALS_KEPT_S
 
     def recent_reversals(self, now_s: float) -> int:
         """Return r, the times in the last 4 h that a shrink followed growth."""

@@ -17,6 +17,7 @@ from scaler.seen import Fleet, Sample, usable
 
 _CALM_S: Final = 30
 _MOST_AHEAD_S: Final = 10.0
+_MOST_REQUESTS: Final = 1e9  # in one second, or at once; more is a broken counter, not traffic
 _REBASE_RATIO: Final = 1.25
 
 
@@ -34,8 +35,9 @@ class Track:
         in_flight: Requests in progress now; None = unknown.
         busy_s: Last second that was not known to be without a request.
         at_s: Time of the last sample.
+        known_s: Time of the last one whose requests in progress were known.
         expected: Names of the signals that came at least once.
-        rejected: Values that were not a number, infinite, negative, or out of time.
+        rejected: Values that were not a number, infinite, negative, absurd, or out of time.
     """
 
     def __init__(self, policy: Policy, started_at_s: float, service_s: float | None = None) -> None:
@@ -54,6 +56,7 @@ class Track:
         self.busy_s = started_at_s
         self.started_at_s = started_at_s
         self.at_s = started_at_s
+        self.known_s = started_at_s
         self.expected: set[str] = set()
         self.rejected = 0
 
@@ -74,11 +77,15 @@ class Track:
                 window.add(None)
         # At least one second passes with every sample; what runs ahead by it is made up by the next gap.
         self.at_s = sample.at_s if step > 0.5 else self.at_s + 1.0
-        arrivals, in_flight = self._clean(sample.arrivals, "arrivals"), self._clean(sample.in_flight, "in_flight")
-        completions, queued = self._clean(sample.completions, "completions"), self._clean(sample.queued, "queued")
+        arrivals = self._clean(sample.arrivals, "arrivals", _MOST_REQUESTS)
+        completions = self._clean(sample.completions, "completions", _MOST_REQUESTS)
+        in_flight = self._clean(sample.in_flight, "in_flight", _MOST_REQUESTS)
+        queued = self._clean(sample.queued, "queued", _MOST_REQUESTS)
         self._live(arrivals, completions, in_flight, queued, fleet)
         for name, window in self.extra.items():
-            window.add(self._clean(sample.extra.get(name), name))
+            window.add(self._clean(sample.extra.get(name), name, math.inf))
+        if in_flight is not None:
+            self.known_s = self.at_s
         if gap or not (in_flight == 0 and not queued and not arrivals):
             self.busy_s = self.at_s
 
@@ -117,10 +124,10 @@ class Track:
         else:
             self.waits.add(queued / fleet.ready if fleet.ready else math.inf if queued > 0 else 0.0)
 
-    def _clean(self, value: float | None, name: str) -> float | None:
+    def _clean(self, value: float | None, name: str, most: float) -> float | None:
         if value is None:
             return None
-        if usable(value):
+        if usable(value) and value <= most:
             self.expected.add(name)
             return value
         self.rejected += 1
