@@ -1,7 +1,7 @@
 """A recorded hour under other settings: what was, and what would have been. Pure.
 
 The load is rebuilt from arrivals and the measured service time, the replicas are simulated, the rules decide as they do
-in the controller. What is compared begins after a lead-in in which the rules only gather memory.
+in the controller. In a lead-in the rules gather memory while the recorded counts hold; both part from there on.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fleet.errors import ConfigError
 from scaler.decision import Reason, Sizing
+from scaler.horizontal.horizon import hold_s
 from scaler.policy import Policy
 from scaler.ring import History
 from scaler.seen import Fleet, Sample
@@ -23,7 +24,7 @@ from scaler.simulate.run import Run, simulate
 from scaler.simulate.scorecard import moves
 from scaler.simulate.world import World
 
-LEAD_IN_S: Final = 300
+_LONGEST_LEAD_IN_RATIO: Final = 1 / 3
 _SHORTEST_S: Final = 60
 _HALF_LIFE_S: Final = 120.0
 _SHORTEST_SERVICE_S: Final = 0.001
@@ -87,7 +88,8 @@ def replay(history: History, policy: Policy, *, compare_from_s: float | None = N
     Args:
         history: What was recorded.
         policy: The settings to try.
-        compare_from_s: On the history's clock; None = after five minutes, or a quarter of a shorter history.
+        compare_from_s: On the history's clock; None = after the window that the rules must have seen before they
+            shrink, or a third of a shorter history.
 
     Raises:
         ConfigError: The policy contradicts itself, or the history holds too little to be run again.
@@ -96,10 +98,11 @@ def replay(history: History, policy: Policy, *, compare_from_s: float | None = N
         raise ConfigError(list(problems))
     past = _past(history)
     seconds = past.arrivals.size
-    skipped = min(LEAD_IN_S, seconds // 4)
+    window_s = hold_s(policy.behavior, past.start_time_s(policy))
+    skipped = int(min(window_s, seconds * _LONGEST_LEAD_IN_RATIO))
     if compare_from_s is not None:
         skipped = max(0, min(round(compare_from_s - history.from_s), seconds - 1))
-    again = _Again(policy, history, past)
+    again = _Again(policy, history, past, skipped)
     run = simulate(
         past.load,
         again,
@@ -108,7 +111,6 @@ def replay(history: History, policy: Policy, *, compare_from_s: float | None = N
             start_s=past.start_time_s(policy),
             initial_replicas=int(past.ready[0]),
             initial_starting=int(past.starting[0]),
-            max_replicas=policy.max_replicas,
             warmup_s=skipped,
             slo_s=policy.promise.queue_wait_s,
         ),
@@ -116,7 +118,7 @@ def replay(history: History, policy: Policy, *, compare_from_s: float | None = N
     return Replay(
         at_s=history.from_s + np.arange(skipped, seconds, dtype=float),
         requests=round(float(past.arrivals[skipped:].sum())),
-        service_s=float(past.load.service_s.mean()),
+        service_s=past.service_s,
         unknown_ratio=past.unknown_ratio,
         was=past.outcome(skipped, policy.promise.queue_wait_s),
         would=_outcome(run, skipped),
@@ -135,6 +137,7 @@ class _Past:
     ready: Floats
     starting: Floats
     draining: Floats
+    service_s: float
     load: Load
     unknown_ratio: float
     recorded_slots: float | None
@@ -161,14 +164,16 @@ class _Past:
 
 
 class _Again:
-    """Our rules with the sizing that was recorded."""
+    """Our rules with the sizing that was recorded, and during the lead-in with the recorded counts."""
 
-    def __init__(self, policy: Policy, history: History, past: _Past) -> None:
+    def __init__(self, policy: Policy, history: History, past: _Past, skipped: int) -> None:
         self._policy = policy
         self._limit = past.slots(policy) if policy.target.limit is not None or past.recorded_slots else None
         self._at_s = history.decisions["at_s"] - history.from_s + 1
         self._targets = history.decisions["target"]
-        self._ours = Ours(policy, self._sizing(0.0), past.start_time_s(policy))
+        self._recorded = (past.ready + past.starting)[: skipped + 1]
+        service_s = past.service_s
+        self._ours = Ours(policy, self._sizing(0.0), past.start_time_s(policy), service_s=service_s)
         self.period_s = self._ours.period_s
         self.moves: list[tuple[float, int, Reason]] = []
 
@@ -180,6 +185,8 @@ class _Again:
         """Return the replicas wanted."""
         self._ours.sizing = self._sizing(now_s)
         wanted = self._ours.decide(now_s, fleet)
+        if now_s < self._recorded.size:
+            return int(self._recorded[int(now_s)])
         if self._ours.last is not None and wanted != fleet.replicas:
             self.moves.append((now_s, wanted, self._ours.last.reason))
         return wanted
@@ -200,8 +207,8 @@ def _past(history: History) -> _Past:
     if known.sum() < _SHORTEST_S:
         raise ConfigError([f"the history holds {known.sum()} usable seconds, a replay needs at least {_SHORTEST_S}"])
     filled = {name: _filled(seconds[name]) for name in seconds}
-    if not (np.nansum(arrivals) > 0 and np.nansum(seconds["completions"]) > 0):
-        raise ConfigError(["no request came and ended in this part of the history, there is nothing to replay"])
+    if not np.nansum(seconds["completions"]) > 0:
+        raise ConfigError(["no request ended in this part of the history, there is nothing to replay"])
     service_s = _service_s(filled["in_flight"], filled["completions"])
     return _Past(
         arrivals=filled["arrivals"],
@@ -209,6 +216,7 @@ def _past(history: History) -> _Past:
         ready=np.round(filled["ready"]),
         starting=np.round(filled["starting"]),
         draining=filled["draining"],
+        service_s=float(service_s.mean()),
         load=_load(filled["arrivals"], service_s, filled["in_flight"][0], filled["queued"][0]),
         unknown_ratio=float(1 - known.mean()),
         recorded_slots=_median(history.decisions["slots"]),

@@ -19,12 +19,13 @@ class Ours:
         sizing: What the next decision aims at; may be set between decisions, as the vertical axis does.
     """
 
-    def __init__(self, policy: Policy, sizing: Sizing, start_time_s: float) -> None:
+    def __init__(self, policy: Policy, sizing: Sizing, start_time_s: float, *, service_s: float | None = None) -> None:
+        """Begin without memory; `service_s` is the mean time in a replica where it is known, as after a restart."""
         self.period_s = max(1, round(policy.behavior.period_s))
         self.last: Decision | None = None
         self.sizing = sizing
         self._policy, self._start_time_s = policy, start_time_s
-        self._track = Track(policy, 0.0)
+        self._track = Track(policy, 0.0, service_s)
         self._state: HorizontalState | None = None
 
     def see(self, sample: Sample, fleet: Fleet) -> None:
