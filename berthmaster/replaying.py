@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fleet.errors import BerthmasterError
 from scaler.decision import Reason
-from scaler.replay import LEAD_IN_S, Replay
+from scaler.replay import Replay
 from scaler.ring import History
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -48,28 +48,26 @@ class Difference:
 
 
 def part(history: History, from_s: float | None, to_s: float | None) -> History:
-    """Return what lies between two moments, with five minutes before it for the rules' memory.
+    """Return what lies before the end of the part that is asked for, all of its beginning for the rules' memory.
 
     Args:
         history: Times in seconds since the epoch.
-        from_s: None = from its beginning.
-        to_s: None = to its end.
+        from_s: Where the part begins; None = wherever the replay may begin.
+        to_s: Where it ends; None = where the history does.
 
     Raises:
         BerthmasterError: Nothing of the history lies there; the message tells what it holds.
     """
     length = len(history.seconds["ready"])
-    begin_s = history.from_s if from_s is None else max(history.from_s, from_s - LEAD_IN_S)
-    end_s = history.from_s + length if to_s is None else min(history.from_s + length, to_s)
-    first, last = round(begin_s - history.from_s), round(end_s - history.from_s)
-    if last <= first or (from_s is not None and from_s >= history.from_s + length):
+    last = length if to_s is None else min(length, round(to_s - history.from_s))
+    first = 0 if from_s is None else max(0, round(from_s - history.from_s))
+    if last <= first:
         held = f"; what is kept is {_utc(history.from_s)} to {_utc(history.from_s + length)}" if length else ""
         raise BerthmasterError(f"nothing was recorded between these moments{held}")
-    at_s = history.decisions["at_s"]
-    kept = (at_s >= begin_s) & (at_s <= end_s)
+    kept = history.decisions["at_s"] <= history.from_s + last
     return History(
-        from_s=history.from_s + first,
-        seconds={name: column[first:last] for name, column in history.seconds.items()},
+        from_s=history.from_s,
+        seconds={name: column[:last] for name, column in history.seconds.items()},
         decisions={name: column[kept] for name, column in history.decisions.items()},
         reasons=tuple(reason for reason, is_kept in zip(history.reasons, kept, strict=True) if is_kept),
     )

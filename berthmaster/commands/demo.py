@@ -6,22 +6,27 @@ import json
 import random
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.live import Live
+from rich.console import Console, Group, RenderableType
 
 from berthmaster.commands.up import populate
+from berthmaster.demo import scaling, scaling_report
 from berthmaster.demo.board import Standings
 from berthmaster.demo.replay import Replay, Show, replay
 from berthmaster.demo.report import Closing, closing_table, document, line, progress
+from berthmaster.demo.scaling import Outcome, Story
 from berthmaster.demo.scrape import fetch, histogram_quantile
+from berthmaster.demo.showing import showing
+from berthmaster.local import fake_nodes
 from berthmaster.local.binaries import ensure
 from berthmaster.local.cluster import Cluster, Health
 from berthmaster.local.components import Options
-from berthmaster.local.progress import report_for
+from berthmaster.local.progress import Report, report_for
 from berthmaster.options import run
 from berthmaster.view import watched
 from binpack.fragmentation import fragmented_milli_gpu
@@ -33,23 +38,49 @@ from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
 from fleet.pod import Pod
 
-_LINE_EVERY_S = 5.0
 _FILTER_SECONDS = "berthmaster_extender_seconds"
+PACKING, SCALING = "packing", "scaling"
+_ACTS = (PACKING, SCALING)
+
+
+@dataclass(slots=True)
+class _Ends:
+    """How the acts ended; None = not played."""
+
+    packing: Closing | None = None
+    scaling: Outcome | None = None
 
 
 @click.command()
 @click.option("--name", default="demo", show_default=True, help="Name of the local cluster that the demo makes.")
+@click.option(
+    "--act", "acts", multiple=True, type=click.Choice(_ACTS), help="Only this act; may be repeated. Both by default."
+)
 @click.option("--trace", default="default", show_default=True, type=click.Choice(traces()), help="Trace to replay.")
 @click.option("--pods", type=click.IntRange(1), help="Only that many pods, for a shorter show.")
-@click.option("--seed", default=42, show_default=True, help="Of the order in which the pods arrive.")
+@click.option("--seed", default=42, show_default=True, help="Of the order in which pods and requests arrive.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up at the end.")
-@click.option("--svg", type=click.Path(dir_okay=False, writable=True), help="Also save the closing table as a picture.")
-@click.option("--json", "as_json", is_flag=True, help="Print the closing table as JSON.")
-def command(name: str, trace: str, pods: int | None, seed: int, keep: bool, svg: str | None, as_json: bool) -> None:
-    """Place the pods of a real GPU cluster by Berthmaster on a real kube-scheduler, on this machine.
+@click.option(
+    "--svg", type=click.Path(dir_okay=False, writable=True), help="Also save the closing tables as a picture."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the closing tables as JSON.")
+def command(
+    name: str,
+    acts: tuple[str, ...],
+    trace: str,
+    pods: int | None,
+    seed: int,
+    keep: bool,
+    svg: str | None,
+    as_json: bool,
+) -> None:
+    """Show Berthmaster on a real control plane, on this machine, in two acts.
 
-    1,213 nodes with 6,212 GPUs and 8,152 pods of the openb trace, on etcd, kube-apiserver, kube-scheduler and kwok. The
-    first run builds those binaries. Ctrl-C ends everything that was started.
+    packing: 8,152 pods of the openb trace are placed on 1,213 nodes with 6,212 GPUs, by etcd, kube-apiserver,
+    kube-scheduler and kwok. scaling: real requests through HAProxy to replicas that are processes; the limit per
+    replica is learnt, a tenfold step absorbed, the endpoint falls asleep and wakes.
+
+    The first run builds the binaries. Ctrl-C ends everything that was started.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     clock = SystemClock()
@@ -59,22 +90,51 @@ def command(name: str, trace: str, pods: int | None, seed: int, keep: bool, svg:
     if local.record() is not None:
         raise LocalClusterError(f"a cluster {name} exists already: berthmaster down --name {name}, or give --name")
     binaries = ensure(report, clock=clock)
+    ends, played = _Ends(), acts or _ACTS
     try:
         local.up(Options(), binaries, report=report)
-        populate(local, load_nodes(), binaries.kubernetes, report, clock)
         access = connection(str(local.kubeconfig), clock=clock)
-        with _showing(len(arrivals)) as show:
-            done = run(_replay(access, clock, arrivals, show))
-        closing = _close(local, access, clock, trace, done)
+        if PACKING in played:
+            populate(local, load_nodes(), binaries.kubernetes, report, clock)
+            ends.packing = _pack(local, access, clock, arrivals, trace)
+        if SCALING in played:
+            ends.scaling = _scale(local, access, clock, binaries.kubernetes, report, seed)
         dead = [status.name for status in local.status() if status.health is not Health.RUNNING]
     finally:
         if not keep:
             local.down(report=report)
-    _tell(closing, as_json=as_json, svg=svg)
+    _tell(ends, as_json=as_json, svg=svg)
     if keep:
         click.echo(f"export KUBECONFIG={local.kubeconfig}")
-    if dead or done.truth.faults:
-        raise LocalClusterError(f"the demo failed: {len(done.truth.faults)} faults, dead processes: {dead or 'none'}")
+    faults = _faults(ends) + [f"{component} is dead" for component in dead]
+    if faults:
+        raise LocalClusterError(f"the demo failed: {'; '.join(faults)}")
+
+
+def _pack(local: Cluster, access: Connection, clock: SystemClock, arrivals: list[Pod], trace: str) -> Closing:
+    def picture(seen: tuple[Standings, float]) -> RenderableType:
+        return progress(seen[0], len(arrivals), seen[1])
+
+    with showing(picture, lambda seen: line(seen[0], len(arrivals), seen[1]), lambda seen: seen[1]) as show:
+        done = run(_replay(access, clock, arrivals, lambda standings, elapsed_s: show((standings, elapsed_s))))
+    return _close(local, access, clock, trace, done)
+
+
+def _scale(local: Cluster, access: Connection, clock: SystemClock, kubelet: str, report: Report, seed: int) -> Outcome:
+    node = fake_nodes.uniform(1, is_sharing=False, gpus=0, prefix="traffic")
+    populate(local, node, kubelet, report, clock)
+    with (
+        tempfile.TemporaryDirectory(prefix="berthmaster-traffic-") as directory,
+        showing(scaling_report.picture, scaling_report.line, lambda moment: moment.elapsed_s) as show,
+    ):
+        return run(_perform(local, access, clock, Path(directory), seed, show))
+
+
+async def _perform(
+    local: Cluster, access: Connection, clock: SystemClock, directory: Path, seed: int, show: scaling.Show
+) -> Outcome:
+    async with Client(access, clock, user_agent="berthmaster-demo") as client:
+        return await scaling.perform(local, client, clock, directory, Story(seed=seed), show)
 
 
 def _arrivals(trace: str, seed: int, most: int | None) -> list[Pod]:
@@ -101,29 +161,28 @@ async def _fragmented(access: Connection, clock: SystemClock) -> float:
         return fragmented_milli_gpu(view.states.values(), default_mix())
 
 
-@contextmanager
-def _showing(total: int) -> Iterator[Show]:
-    console = Console(stderr=True)
-    if console.is_terminal:
-        with Live(console=console, transient=True) as live:
-            yield lambda standings, elapsed_s: live.update(progress(standings, total, elapsed_s))
-        return
-    said_s = 0.0
-
-    def say(standings: Standings, elapsed_s: float) -> None:
-        nonlocal said_s
-        if elapsed_s - said_s >= _LINE_EVERY_S:
-            said_s = elapsed_s
-            click.echo(line(standings, total, elapsed_s), err=True)
-
-    yield say
+def _faults(ends: _Ends) -> list[str]:
+    found = []
+    if ends.packing is not None and ends.packing.replay.truth.faults:
+        found.append(f"{len(ends.packing.replay.truth.faults)} faults of placement")
+    if ends.scaling is not None and ends.scaling.lost:
+        found.append(f"{ends.scaling.lost} requests lost")
+    return found
 
 
-def _tell(closing: Closing, *, as_json: bool, svg: str | None) -> None:
+def _tell(ends: _Ends, *, as_json: bool, svg: str | None) -> None:
     if as_json:
-        click.echo(json.dumps(document(closing), indent=2))
+        told: dict[str, Any] = {}
+        if ends.packing is not None:
+            told |= document(ends.packing)
+        if ends.scaling is not None:
+            told["scaling"] = scaling_report.document(ends.scaling)
+        click.echo(json.dumps(told, indent=2))
     console = Console(record=svg is not None, stderr=as_json, width=110 if svg else None)
     if not as_json or svg:
-        console.print(closing_table(closing))
+        tables = [] if ends.packing is None else [closing_table(ends.packing)]
+        if ends.scaling is not None:
+            tables.append(scaling_report.closing_table(ends.scaling))
+        console.print(Group(*tables))
     if svg:
         console.save_svg(svg, title="make demo")

@@ -24,7 +24,7 @@ from fleet.clock import SystemClock
 from fleet.errors import BerthmasterError, ConfigError
 from fleet.http import Http, TokenFile, tls_context
 from scaler.recorded import Recorded, from_json
-from scaler.replay import LEAD_IN_S, Outcome, Replay, replay
+from scaler.replay import Outcome, Replay, replay
 from scaler.resource import policy_of
 from scaler.ring import History
 
@@ -102,7 +102,6 @@ def command(
     else:
         namespace, _, name = (endpoint or "").rpartition("/") if "/" in (endpoint or "") else (namespace, "", endpoint)
         asked = {"to": 0.0 if to_s is None else max(0.0, now_s - to_s)}
-        asked |= {} if from_s is None else {"from": max(0.0, now_s - from_s + LEAD_IN_S)}
         document = run(_ask(url, namespace, str(name), asked, token_file, ca_file))
     if save is not None:
         _write(save, document)
@@ -135,13 +134,10 @@ def _replayed(recorded: Recorded, from_s: float | None, to_s: float | None, chan
     told.daemon = True
     told.start()
     try:
-        return _Answer(
-            autoscaler=recorded.autoscaler,
-            history=history,
-            changes=changes,
-            same=replay(history, now, compare_from_s=from_s),
-            would=replay(history, other, compare_from_s=from_s) if changes else None,
-        )
+        same = replay(history, now, compare_from_s=from_s)
+        # Both are compared from the same second on, whatever memory the other settings would want.
+        would = replay(history, other, compare_from_s=float(same.at_s[0])) if changes else None
+        return _Answer(autoscaler=recorded.autoscaler, history=history, changes=changes, same=same, would=would)
     finally:
         told.cancel()
 

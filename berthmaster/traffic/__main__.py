@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 import sys
 
@@ -23,13 +24,16 @@ def main() -> None:
 
 
 @main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="A loopback address.")
 @click.option("--port", type=click.IntRange(0, 65535), required=True, help="0 = any free one.")
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), default="cpu", show_default=True)
 @click.option("--start-delay-s", type=click.FloatRange(0), default=0.0, show_default=True, help="Time until Ready.")
 @click.option("--seed", type=int, default=0, show_default=True)
-def replica(port: int, profile: str, start_delay_s: float, seed: int) -> None:
+def replica(host: str, port: int, profile: str, start_delay_s: float, seed: int) -> None:
     """Serve like a model; prints the port. SIGTERM finishes what is in progress."""
     configure_logging("WARNING")
+    if not ipaddress.ip_address(host).is_loopback:
+        raise click.BadParameter(f"{host} is not a loopback address", param_hint="--host")
 
     def started(found: int) -> None:
         click.echo(found)
@@ -37,7 +41,9 @@ def replica(port: int, profile: str, start_delay_s: float, seed: int) -> None:
 
     sys.exit(
         run_process(
-            lambda: run_replica(PROFILES[profile], port=port, start_delay_s=start_delay_s, seed=seed, started=started)
+            lambda: run_replica(
+                PROFILES[profile], host=host, port=port, start_delay_s=start_delay_s, seed=seed, started=started
+            )
         )
     )
 

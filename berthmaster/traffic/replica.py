@@ -88,16 +88,18 @@ class Replica:
 async def run_replica(
     profile: Profile,
     *,
+    host: str = "127.0.0.1",
     port: int,
     start_delay_s: float = 0.0,
     seed: int = 0,
     clock: Clock | None = None,
     started: Callable[[int], None] = lambda port: None,
 ) -> None:
-    """Serve on 127.0.0.1 until cancelled, then finish what is in progress.
+    """Serve until cancelled, then finish what is in progress.
 
     Args:
         profile: How long requests take.
+        host: Loopback address.
         port: 0 = any free one.
         start_delay_s: Time until Ready.
         seed: Of the draws.
@@ -118,7 +120,7 @@ async def run_replica(
     )
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
+        await web.TCPSite(runner, host, port).start()
         started(int(runner.addresses[0][1]))
         while True:
             await clock.sleep(3600.0)
