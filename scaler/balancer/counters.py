@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scaler.balancer.stat import BackendLine, ServerLine
+from scaler.balancer.stat import BackendLine
+from scaler.balancer.values import ServerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What happened between two readings; all counts are at least 0.
+    """What happened between two readings; all are at least 0.
 
     Attributes:
         arrivals: Requests that came.
         ended: Requests that ended, however they ended.
-        errors: Requests that failed.
+        errors: Requests that failed; a fraction where only a sum is known of several servers.
     """
 
     arrivals: int
     ended: int
-    errors: int
+    errors: float
 
 
 def grown(before: int, now: int) -> int:
@@ -27,48 +28,56 @@ def grown(before: int, now: int) -> int:
     return now - before if now >= before else now
 
 
-def server_traffic(before: ServerLine | None, now: ServerLine) -> Traffic:
-    """Return what happened at one server.
+def ended(arrivals: int, open_before: int, open_now: int) -> int:
+    """Return arrivals + open before - open now: conservation, so that nothing can leak.
 
-    ended = arrivals + in flight before - in flight now: conservation, so that every way a request can end (answered,
-    given up by the client, reset by the replica, killed by a restart) is counted exactly once and nothing can leak.
+    Every way in which a request can end (answered, given up by the client, reset by the replica, killed by a restart
+    of the balancer) is counted exactly once.
+    """
+    return max(0, arrivals + open_before - open_now)
+
+
+def traffic(before: BackendLine | None, now: BackendLine) -> tuple[Traffic, tuple[Traffic, ...]]:
+    """Return what happened in a backend, and at each of its servers in their order.
+
+    A failed request is answered 5xx (by the replica, or by the balancer for it), or its answer is not ended; it is
+    never both, so errors = 5xx + aborted. Which replica caused a 5xx of the balancer is not counted by HAProxy: their
+    number, 5xx - those of replicas - those that reached none, is shared out by each replica's faults.
 
     Args:
-        before: Earlier reading; None = the server was not there, and its counters began at 0.
+        before: Earlier reading; None = the backend was not there, and its counters began at 0.
         now: Later reading.
     """
-    if before is None:
-        arrivals, errors = now.sessions, now.server_errors + now.broken
-    else:
-        arrivals = grown(before.sessions, now.sessions)
-        errors = grown(before.server_errors, now.server_errors) + grown(before.broken, now.broken)
-    was = 0 if before is None else before.in_flight
-    return Traffic(arrivals=arrivals, ended=max(0, arrivals + was - now.in_flight), errors=errors)
-
-
-def backend_traffic(before: BackendLine | None, now: BackendLine) -> Traffic:
-    """Return what happened in a whole backend; arguments as for `server_traffic`.
-
-    A request that a server answers 5xx stands in the server's count and the backend's; one that a server breaks off
-    stands under `broken`, and under the backend's 5xx only if the balancer could still answer 502; one that found no
-    server stands under `unanswered`. errors = max(5xx to clients, 5xx by servers + broken + unanswered) counts each
-    once. Answers of the balancer's own rules (a hold that ran out) show in the first term alone.
-    """
     earlier = {} if before is None else {server.name: server for server in before.servers}
-
-    def by_server(server: ServerLine) -> int:
-        was = earlier.get(server.name)
-        return server.server_errors if was is None else grown(was.server_errors, server.server_errors)
-
-    own = sum(by_server(server) for server in now.servers)
-    if before is None:
-        arrivals, answered, lost = now.sessions, now.answers_5xx, now.broken + now.unanswered
-    else:
-        arrivals = grown(before.sessions, now.sessions)
-        answered = grown(before.answers_5xx, now.answers_5xx)
-        lost = grown(before.broken, now.broken) + grown(before.unanswered, now.unanswered)
-    was = 0 if before is None else before.in_progress
-    return Traffic(arrivals=arrivals, ended=max(0, arrivals + was - now.in_progress), errors=max(answered, own + lost))
+    pairs = [(earlier.get(server.name), server) for server in now.servers]
+    answers_5xx = grown(0 if before is None else before.answers_5xx, now.answers_5xx)
+    aborted = grown(0 if before is None else before.aborted, now.aborted)
+    unreached = grown(0 if before is None else before.unreached, now.unreached)
+    own = [grown(was.server_errors if was else 0, server.server_errors) for was, server in pairs]
+    cut = [grown(was.aborted if was else 0, server.aborted) for was, server in pairs]
+    faults = [
+        max(0, grown(was.faults if was else 0, server.faults) - aborts)
+        for (was, server), aborts in zip(pairs, cut, strict=True)
+    ]
+    for_servers = min(sum(faults), max(0, answers_5xx - sum(own) - unreached))
+    share = for_servers / sum(faults) if for_servers else 0.0
+    arrivals = grown(0 if before is None else before.sessions, now.sessions)
+    whole = Traffic(
+        arrivals=arrivals,
+        ended=ended(arrivals, 0 if before is None else before.in_progress, now.in_progress),
+        errors=answers_5xx + aborted,
+    )
+    at_servers = []
+    for (was, server), answered, aborts, faulty in zip(pairs, own, cut, faults, strict=True):
+        came = grown(was.sessions if was else 0, server.sessions)
+        at_servers.append(
+            Traffic(
+                arrivals=came,
+                ended=ended(came, was.in_flight if was else 0, server.in_flight),
+                errors=answered + aborts + faulty * share,
+            )
+        )
+    return whole, tuple(at_servers)
 
 
 def waiting(now: BackendLine) -> int:
@@ -78,7 +87,7 @@ def waiting(now: BackendLine) -> int:
     a server up, such a request is one whose headers are just being read.
     """
     queued = now.queued + sum(server.queued for server in now.servers)
-    if any(server.state == "serving" for server in now.servers):
+    if any(server.state is ServerState.SERVING for server in now.servers):
         return queued
     at_servers = sum(server.in_flight for server in now.servers)
     return queued + max(0, now.in_progress - at_servers - queued)

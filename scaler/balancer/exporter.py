@@ -73,11 +73,19 @@ class Exporter:
         """Read until cancelled. A balancer that does not answer costs samples, never the loop."""
         start_s = self._clock.monotonic_s()
         number = 0
+        await self._begin()
         while True:
             # Seconds that passed while the balancer kept silent leave out their numbers.
             number = max(number + 1, math.floor(self._clock.monotonic_s() - start_s) + 1)
             while not await self._turn(start_s, number) and self._clock.monotonic_s() < start_s + number:
                 await self._clock.sleep(_STEP_S)
+
+    async def _begin(self) -> None:
+        """Take the reading that the first second is counted from."""
+        try:
+            await self.close_second(0)
+        except (SocketError, DecodeError) as error:
+            self._failed(error)
 
     async def _turn(self, start_s: float, number: int) -> bool:
         """Read to the end of a second; returns whether it got there."""

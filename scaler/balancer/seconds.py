@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scaler.balancer.counters import Traffic, backend_traffic, server_traffic, waiting
+from scaler.balancer.counters import Traffic, traffic, waiting
 from scaler.balancer.latency import Latency
 from scaler.balancer.stat import BackendLine, Gauges, ServerLine
 from scaler.balancer.values import BackendSecond, ServerSecond, ServerState
@@ -75,16 +75,14 @@ class Meter:
         now: BackendLine,
         latencies: Mapping[Key, Latency],
     ) -> BackendSecond:
-        whole = backend_traffic(before, now)
-        earlier = {} if before is None else {server.name: server for server in before.servers}
-        at_servers = [(server, server_traffic(earlier.get(server.name), server)) for server in now.servers]
+        whole, at_servers = traffic(before, now)
         rows = tuple(
-            self._row(now.name, server, traffic, share, latencies.get((now.name, server.name)))
-            for server, traffic in at_servers
-            if server.state is not ServerState.EMPTY or server.in_flight or traffic.ended
+            self._row(now.name, server, own, share, latencies.get((now.name, server.name)))
+            for server, own in zip(now.servers, at_servers, strict=True)
+            if server.state is not ServerState.EMPTY or server.in_flight or own.ended
         )
         serving = [row for row in rows if row.state is ServerState.SERVING]
-        ended_at_servers = sum(traffic.ended for _, traffic in at_servers)
+        ended_at_servers = sum(own.ended for own in at_servers)
         return BackendSecond(
             name=now.name,
             at_s=at_s,
@@ -98,10 +96,10 @@ class Meter:
         )
 
     def _row(
-        self, backend: str, server: ServerLine, traffic: Traffic, share: float, latency: Latency | None
+        self, backend: str, server: ServerLine, own: Traffic, share: float, latency: Latency | None
     ) -> ServerSecond:
         in_flight = self._mean((backend, server.name), server.in_flight)
-        ended = traffic.ended * share
+        ended = own.ended * share
         mean_s = latency.mean_s if latency is not None else (in_flight / ended if ended > 0 else None)
         return ServerSecond(
             name=server.name,
@@ -110,7 +108,7 @@ class Meter:
             in_flight=in_flight,
             queued=float(server.queued),
             completions=ended,
-            errors=traffic.errors * share,
+            errors=own.errors * share,
             latency_mean_s=mean_s,
             latency_p95_s=None if latency is None else latency.p95_s,
             limit=server.limit,

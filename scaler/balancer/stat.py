@@ -29,7 +29,8 @@ class ServerLine:
         queued: Waiting for it alone, now.
         sessions: Requests sent to it, repeated tries included.
         server_errors: Answers 5xx by the replica itself.
-        broken: Requests that it broke off or never answered.
+        aborted: Answers that it did not end, or never began on a connection used before: the client gets no status.
+        faults: Answers that could not be had; one that the client learns of as 502 counts twice here (2.8).
         limit: Most in progress; 0 = no bound.
         weight: Share of traffic, 0..256, as configured or set.
     """
@@ -41,7 +42,8 @@ class ServerLine:
     queued: int
     sessions: int
     server_errors: int
-    broken: int
+    aborted: int
+    faults: int
     limit: int
     weight: int
 
@@ -56,8 +58,8 @@ class BackendLine:
         queued: Waiting for any server, now.
         sessions: Requests that came.
         answers_5xx: Sent to clients, by servers or by the balancer.
-        unanswered: Requests that found no server in time: refused connections, time-outs in the queue.
-        broken: Requests that a server broke off or never answered.
+        unreached: Of those, requests that reached no server in time: refused connections, time-outs in the queue.
+        aborted: Answers that a server did not end: the client got no 5xx.
         servers: In the balancer's order.
     """
 
@@ -66,8 +68,8 @@ class BackendLine:
     queued: int
     sessions: int
     answers_5xx: int
-    unanswered: int
-    broken: int
+    unreached: int
+    aborted: int
     servers: tuple[ServerLine, ...]
 
 
@@ -103,7 +105,8 @@ def backends(text: str) -> dict[str, BackendLine]:
                     queued=number(row, "qcur"),
                     sessions=number(row, "stot"),
                     server_errors=number(row, "hrsp_5xx"),
-                    broken=number(row, "eresp"),
+                    aborted=number(row, "srv_abrt"),
+                    faults=number(row, "eresp"),
                     limit=number(row, "slim"),
                     weight=number(row, weight) or 1,
                 )
@@ -115,8 +118,8 @@ def backends(text: str) -> dict[str, BackendLine]:
             queued=number(row, "qcur"),
             sessions=number(row, "stot"),
             answers_5xx=number(row, "hrsp_5xx"),
-            unanswered=number(row, "econ"),
-            broken=number(row, "eresp"),
+            unreached=number(row, "econ"),
+            aborted=number(row, "srv_abrt"),
             servers=tuple(servers.get(backend, ())),
         )
         for backend, row in totals.items()

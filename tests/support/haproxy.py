@@ -30,7 +30,7 @@ _STATUS = {
     ServerState.EMPTY: "MAINT",
 }
 _COLUMNS = (
-    "pxname svname qcur scur slim stot econ eresp status weight hrsp_5xx check_desc addr uweight -".split()  # noqa: SIM905
+    "pxname svname qcur scur slim stot econ eresp status weight hrsp_5xx srv_abrt check_desc addr uweight -".split()  # noqa: SIM905
 )
 
 
@@ -44,7 +44,8 @@ def server(name: str = "slot1", **given: object) -> ServerLine:
         "queued": 0,
         "sessions": 0,
         "server_errors": 0,
-        "broken": 0,
+        "aborted": 0,
+        "faults": 0,
         "limit": 8,
         "weight": 16,
     }
@@ -59,8 +60,8 @@ def backend(*servers: ServerLine, name: str = "be", **given: object) -> BackendL
         "queued": 0,
         "sessions": sum(one.sessions for one in servers),
         "answers_5xx": sum(one.server_errors for one in servers),
-        "unanswered": 0,
-        "broken": sum(one.broken for one in servers),
+        "unreached": 0,
+        "aborted": sum(one.aborted for one in servers),
     }
     return BackendLine(**(values | given), servers=servers)  # type: ignore[arg-type]
 
@@ -77,7 +78,8 @@ def stat_text(found: Iterable[BackendLine]) -> str:
                 "scur": line.in_flight,
                 "slim": line.limit,
                 "stot": line.sessions,
-                "eresp": line.broken,
+                "eresp": line.faults,
+                "srv_abrt": line.aborted,
                 "status": _STATUS[line.state],
                 "weight": line.weight,
                 "hrsp_5xx": line.server_errors,
@@ -91,8 +93,8 @@ def stat_text(found: Iterable[BackendLine]) -> str:
             "qcur": one.queued,
             "scur": one.in_progress,
             "stot": one.sessions,
-            "econ": one.unanswered,
-            "eresp": one.broken,
+            "econ": one.unreached,
+            "srv_abrt": one.aborted,
             "status": "UP",
             "weight": 1,
             "hrsp_5xx": one.answers_5xx,
@@ -203,8 +205,8 @@ async def a_site(directory: Path, *, limit: int = 4, slots: int = 8, hold_s: int
 
 
 @contextlib.asynccontextmanager
-async def running(exporter: Exporter, log_path: Path | None = None) -> AsyncIterator[Listener]:
-    """Run an exporter without a token on a free port of loopback for the length of the block."""
+async def running(exporter: Exporter, log_path: Path | None = None, *, port: int = 0) -> AsyncIterator[Listener]:
+    """Run an exporter without a token on loopback, on any free port by default, for the length of the block."""
     async with contextlib.AsyncExitStack() as stack:
         if log_path is not None:
             await stack.enter_async_context(LogSocket(str(log_path), exporter.book.add))
@@ -215,7 +217,7 @@ async def running(exporter: Exporter, log_path: Path | None = None) -> AsyncIter
             token=None,
             refused=exporter.metrics.refused.inc,
         )
-        listener = await stack.enter_async_context(Listener(app, "127.0.0.1", 0))
+        listener = await stack.enter_async_context(Listener(app, "127.0.0.1", port))
         task = asyncio.create_task(exporter.run())
         try:
             yield listener

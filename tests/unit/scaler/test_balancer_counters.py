@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.balancer.counters import backend_traffic, grown, server_traffic, waiting
+from scaler.balancer.counters import Traffic, grown, traffic, waiting
+from scaler.balancer.stat import ServerLine
 from scaler.balancer.values import ServerState
 from tests.support.haproxy import backend, second_between, server
 
@@ -18,6 +19,11 @@ def test_a_counter_that_fell_began_again() -> None:
     assert grown(1000, 3) == 3
 
 
+def at_server(before: ServerLine, now: ServerLine) -> Traffic:
+    _, (only,) = traffic(backend(before), backend(now))
+    return only
+
+
 @dataclass
 class Balancer:
     """Counts as HAProxy does, request by request; and the truth beside it."""
@@ -25,7 +31,7 @@ class Balancer:
     sessions: int = 0
     in_flight: int = 0
     errors: int = 0
-    broken: int = 0
+    aborted: int = 0
     came: int = 0
     ended: int = 0
 
@@ -34,14 +40,14 @@ class Balancer:
             self.sessions, self.in_flight, self.came = self.sessions + 1, self.in_flight + 1, self.came + 1
         elif action == "restart":
             self.ended += self.in_flight
-            self.sessions = self.in_flight = self.errors = self.broken = 0
+            self.sessions = self.in_flight = self.errors = self.aborted = 0
         elif self.in_flight:
             self.in_flight, self.ended = self.in_flight - 1, self.ended + 1
             self.errors += action == "answered 500"
-            self.broken += action == "replica reset"
+            self.aborted += action == "replica reset"
 
     def line(self):
-        return server(sessions=self.sessions, in_flight=self.in_flight, server_errors=self.errors, broken=self.broken)
+        return server(sessions=self.sessions, in_flight=self.in_flight, server_errors=self.errors, aborted=self.aborted)
 
 
 ENDS = ["answered", "answered 500", "client gave up", "replica reset"]
@@ -55,9 +61,9 @@ def test_whatever_ends_a_request_gives_its_place_back_once(seconds: list[list[st
         for action in actions:
             balancer.step(action)
         now = balancer.line()
-        traffic = server_traffic(before, now)
-        assert min(traffic.arrivals, traffic.ended, traffic.errors) >= 0
-        came, ended, before = came + traffic.arrivals, ended + traffic.ended, now
+        seen = at_server(before, now)
+        assert min(seen.arrivals, seen.ended, seen.errors) >= 0
+        came, ended, before = came + seen.arrivals, ended + seen.ended, now
     assert (came, ended) == (balancer.came, balancer.ended)
     assert came - ended == balancer.in_flight
 
@@ -71,25 +77,33 @@ def test_a_restart_ends_what_was_in_progress_and_loses_nothing_after_it(
     balancer.step("restart")
     for action in actions:
         balancer.step(action)
-    traffic = server_traffic(before, balancer.line())
-    assert (traffic.arrivals, traffic.ended) == (balancer.came, balancer.ended)
+    seen = at_server(before, balancer.line())
+    assert (seen.arrivals, seen.ended) == (balancer.came, balancer.ended)
 
 
-def test_errors_of_a_backend_are_counted_once_each() -> None:
-    before = backend(server("slot1", sessions=10), server("slot2", sessions=10))
-    # slot1 answered 500; slot2 broke off once after the headers and once before them, which the client got as 502;
-    # one request found no server and got 503.
+def test_every_failed_request_is_counted_once() -> None:
+    """As HAProxy 2.8.25 counts (measured): a 502 stands twice under a server's faults, a 504 once."""
+    before = backend(server("slot1", sessions=10), server("slot2", sessions=10), server("slot3", sessions=10))
+    # slot1 answered 500; slot2 broke off one answer, and reset one request before its answer, for which the client
+    # got 502; slot3 did nothing wrong; one request reached no server and one hold ran out: 503 for both.
     now = backend(
         server("slot1", sessions=11, server_errors=1),
-        server("slot2", sessions=12, broken=2),
-        sessions=24,
-        answers_5xx=3,
-        unanswered=1,
-        broken=2,
+        server("slot2", sessions=12, aborted=1, faults=3),
+        server("slot3", sessions=12),
+        answers_5xx=4,
+        unreached=2,
+        sessions=37,
     )
-    assert backend_traffic(before, now).errors == 4
-    # A hold that ran out stands in the answers alone.
-    assert backend_traffic(before, replace(before, sessions=22, answers_5xx=2)).errors == 2
+    whole, rows = traffic(before, now)
+    assert whole.errors == 5
+    assert [row.errors for row in rows] == [1, 2, 0]
+
+
+def test_time_outs_are_shared_out_by_faults() -> None:
+    before = backend(server("slot1"), server("slot2"))
+    now = backend(server("slot1", faults=3), server("slot2", faults=1), answers_5xx=4)
+    whole, rows = traffic(before, now)
+    assert (whole.errors, [row.errors for row in rows]) == (4, [3, 1])
 
 
 def test_held_requests_wait_only_while_nothing_serves() -> None:
@@ -106,7 +120,7 @@ def test_held_requests_wait_only_while_nothing_serves() -> None:
 def test_abandoned_requests_leave_no_count() -> None:
     """Case abandoned-requests-stay-counted: answered, given up by the client, reset by the replica."""
     busy = backend(server("slot1", sessions=3, in_flight=2), server("slot2", sessions=1, in_flight=1))
-    quiet = backend(server("slot1", sessions=4), server("slot2", sessions=2, broken=1), answers_5xx=1)
+    quiet = backend(server("slot1", sessions=4), server("slot2", sessions=2, aborted=1))
     second = second_between(busy, quiet)
     assert (second.arrivals, second.completions, second.errors) == (2, 5, 1)
     after = second_between(quiet, quiet)

@@ -22,7 +22,7 @@ be,BACKEND,3,4,5,6,999,23,3010,3258,0,0,,4,3,3,0,UP (2/4),1,1,0,,1,4,3,,1,3,0,,1
 def test_a_real_answer_is_read() -> None:
     found = backends(REAL)["be"]
     assert (found.in_progress, found.queued, found.sessions) == (5, 3, 23)
-    assert (found.answers_5xx, found.unanswered, found.broken) == (5, 4, 3)
+    assert (found.answers_5xx, found.unreached, found.aborted) == (5, 4, 3)
     (one,) = found.servers
     assert one == server(
         "r1",
@@ -31,7 +31,8 @@ def test_a_real_answer_is_read() -> None:
         in_flight=2,
         sessions=16,
         server_errors=1,
-        broken=3,
+        aborted=3,
+        faults=3,
         limit=7,
         weight=50,
     )
@@ -47,7 +48,8 @@ servers = st.builds(
     queued=counts,
     sessions=counts,
     server_errors=counts,
-    broken=counts,
+    aborted=counts,
+    faults=counts,
     limit=counts,
     weight=st.integers(1, 256),
 )
