@@ -266,14 +266,20 @@ class Client:
         *,
         uid: str | None = None,
         resource_version: str | None = None,
+        grace_s: int | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Delete the object, only while it still has this uid and version (else Conflict)."""
+        """Delete the object, only while it still has this uid and version (else Conflict).
+
+        `grace_s` of a pod's own grace period; 0 = its processes are known to have ended.
+        """
         wanted = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {name: value for name, value in wanted.items() if value}
         options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if preconditions:
             options["preconditions"] = preconditions
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
         await self.request(
             "DELETE", path, body=msgspec.json.encode(options), timeout_s=timeout_s, is_repeatable=bool(uid)
         )
