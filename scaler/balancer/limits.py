@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from fleet import labels
 from scaler.balancer.stat import BackendLine, ServerLine
 from scaler.balancer.values import ServerState
+from scaler.vertical.canary import FEWEST_REPLICAS, canary_weight
 
-# HAProxy's weights are whole numbers from 1 to 256. Others at 16 leave room for a share of 1/16 to 16 times.
+# HAProxy's weights are whole numbers up to 256: the canary's largest, 10 times 16, fits.
 _USUAL_WEIGHT = 16
-_LARGEST_WEIGHT = 256
-_TARGET_SHARE = 0.7  # target / L
-_FEWEST_WITH_CANARY = 3
+_TARGET_SHARE = 0.7  # target / the validated part of L
+_HEADROOM = 1.25  # limit / L, where neither memory nor a cliff binds
 _STEADY = 1.25
 
 
@@ -131,31 +131,40 @@ def canary_of(backend: BackendLine, canary: str) -> ServerLine | None:
     return None
 
 
+def learnt_of(allowance: Allowance) -> float | None:
+    """Return L from what is published of it; None = neither limit nor target is.
+
+    limit = min(1.25 L, memory, cliff) and target = 0.7 x the validated part of L, so L is at least the larger of the
+    two it follows from, and at most the limit.
+    """
+    bounds = [
+        bound
+        for bound in (
+            None if allowance.target is None else allowance.target / _TARGET_SHARE,
+            None if allowance.limit is None else allowance.limit / _HEADROOM,
+        )
+        if bound is not None
+    ]
+    if not bounds:
+        return None
+    return max(bounds) if allowance.limit is None else min(allowance.limit, max(bounds))
+
+
 def _weights(backend: BackendLine, allowance: Allowance, balancers: int) -> dict[str, int]:
     """Return wanted weights by server; all equal unless there is a canary among three or more, empty = leave.
 
-    With F requests in progress on n servers, least connections by weight gives each its weight's share of F. The canary
-    holds L and each other one (F - L)/(n - 1) if its weight is L (n - 1) / (F - L) times theirs.
+    The canary holds L of what is in progress if it weighs as `canary_weight` says against the others.
     """
     serving = [server for server in backend.servers if server.state is ServerState.SERVING]
     canary = canary_of(backend, allowance.canary)
-    if canary is None or len(serving) < _FEWEST_WITH_CANARY or allowance.target is None:
+    learnt = learnt_of(allowance)
+    if canary is None or len(serving) < FEWEST_REPLICAS or learnt is None:
         is_even = all(server.weight == serving[0].weight for server in serving)
         return {} if is_even else dict.fromkeys((server.name for server in backend.servers), _USUAL_WEIGHT)
-    learnt = allowance.target / _TARGET_SHARE
-    if allowance.limit is not None:
-        learnt = min(learnt, allowance.limit)
-    learnt /= balancers
-    others = sum(server.in_flight for server in serving) + backend.queued - learnt
-    # Never below the others' share: under overload everybody is full anyway.
-    ratio = max(1.0, learnt * (len(serving) - 1) / others) if others > 0 else float(_LARGEST_WEIGHT)
-    usual = max(1, min(_USUAL_WEIGHT, math.floor(_LARGEST_WEIGHT / ratio)))
-    wanted = min(_LARGEST_WEIGHT, round(usual * ratio))
-    weights = dict.fromkeys((server.name for server in backend.servers), usual)
-    weights[canary.name] = wanted
-    others_weight = next(server.weight for server in serving if server is not canary)
-    is_near = others_weight > 0 and ratio / _STEADY < canary.weight / others_weight < ratio * _STEADY
-    if is_near and all(server.weight == others_weight for server in serving if server is not canary):
-        # Close enough: a weight that follows every request would keep the canary from ever being steady.
-        weights = dict.fromkeys(weights, others_weight) | {canary.name: canary.weight}
+    load = sum(server.in_flight for server in serving) + backend.queued
+    ratio = canary_weight(learnt / balancers, load, len(serving))
+    weights = dict.fromkeys((server.name for server in backend.servers), _USUAL_WEIGHT)
+    # Close enough stays: a weight that follows every request would keep the canary from ever being steady.
+    is_near = ratio / _STEADY < canary.weight / _USUAL_WEIGHT < ratio * _STEADY
+    weights[canary.name] = canary.weight if is_near else round(_USUAL_WEIGHT * ratio)
     return weights

@@ -14,9 +14,9 @@ from fleet.clock import Clock
 from fleet.http import FetchError, Http, TokenFile
 from scaler.balancer.values import BackendSecond, ServerSecond, ServerState
 from scaler.balancer.wire import SAMPLES_PATH, samples_from
-from scaler.signals.balancer_timeline import Counts, Timeline, sample_of
+from scaler.signals.balancer_timeline import Counts, Timeline
 
-__all__ = ["BackendSecond", "BalancerSource", "ExporterState", "ServerSecond", "ServerState", "sample_of"]
+__all__ = ["BackendSecond", "BalancerSource", "ExporterState", "ServerSecond", "ServerState"]
 
 _log = logging.getLogger(__name__)
 

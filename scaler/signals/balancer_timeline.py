@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from scaler.balancer.values import BackendSecond, ServerSecond, ServerState
 from scaler.balancer.wire import SamplesAnswer
-from scaler.seen import Sample, usable
+from scaler.seen import usable
 
 # One second of a silent exporter is waited for this long; then the others' seconds go on without it, as partial.
 _PATIENCE_S = 2.0
@@ -152,24 +152,6 @@ class Timeline:
             return value
         self.counts.unusable += 1
         return None
-
-
-def sample_of(second: BackendSecond) -> Sample:
-    """Return the second as the horizontal axis reads it.
-
-    Of a partial second only the waiting requests count: they are a lower bound that may wake and may forbid shrinking,
-    while a load that is too low would let the fleet shrink on missing data.
-    """
-    if second.is_partial:
-        return Sample(at_s=second.at_s, queued=second.queued or None)
-    return Sample(
-        at_s=second.at_s,
-        arrivals=second.arrivals,
-        completions=second.completions,
-        in_flight=second.in_flight,
-        queued=second.queued,
-        errors=second.errors,
-    )
 
 
 def _merged(told: Sequence[tuple[BackendSecond, ...]], *, is_partial: bool) -> list[BackendSecond]:

@@ -84,17 +84,30 @@ def test_settings_are_carried_out_once_and_never_above_the_limit(
 
 
 @pytest.mark.parametrize("load", [36, 60, 90])
-def test_the_canary_gets_the_share_that_makes_it_run_at_the_learnt_number(load: int) -> None:
-    """L = 20, so the target is 14 and the limit 25; seven replicas hold `load` together."""
+@pytest.mark.parametrize(
+    ("limit", "target"),
+    [(25, 14), (25, 6), (20, 14)],
+    ids=["all of L is validated", "little of L is validated", "memory binds at L"],
+)
+def test_the_canary_gets_the_share_that_makes_it_run_at_the_learnt_number(
+    load: int, limit: float, target: float
+) -> None:
+    """L = 20; seven replicas hold `load` together."""
     replicas, learnt = 7, 20.0
     found = backend(
         *(server(f"slot{number}", in_flight=load // replicas) for number in range(1, replicas + 1)),
         queued=load - replicas * (load // replicas),
     )
-    after = carried_out(found, settings([found], {"be": Allowance(limit=25, target=14, canary="10.0.0.3:80")}))
+    after = carried_out(found, settings([found], {"be": Allowance(limit=limit, target=target, canary="10.0.0.3:80")}))
     weights = [one.weight for one in after.servers]
     assert max(weights) == weights[2]
     assert load * weights[2] / sum(weights) == pytest.approx(learnt, rel=0.1)
+
+
+def test_the_canary_never_takes_the_whole_load() -> None:
+    found = backend(*(server(f"slot{number}", in_flight=1) for number in range(1, 5)))
+    after = carried_out(found, settings([found], {"be": Allowance(limit=50, target=20, canary="slot2")}))
+    assert [one.weight for one in after.servers] == [16, 160, 16, 16]
 
 
 def test_a_canary_that_is_gone_leaves_the_shares_even() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scaler.balancer.values import BackendSecond, ServerSecond, ServerState
 from scaler.balancer.wire import Journal, SamplesAnswer, SecondAnswer, samples_from
-from scaler.signals.balancer_timeline import Timeline, sample_of
+from scaler.signals.balancer_timeline import Timeline
 
 
 def a_second(arrivals: float | None = 1.0, name: str = "be", **given_: object) -> BackendSecond:
@@ -100,14 +100,6 @@ def test_a_silent_balancer_makes_seconds_partial_after_two() -> None:
     rest = line.ready(104.1)
     assert arrivals(rest) == [8, 10]
     assert not any(second.is_partial for second in rest)
-
-
-def test_a_partial_second_can_wake_and_hold_but_never_shrink() -> None:
-    quiet = sample_of(a_second(3.0, is_partial=True))
-    assert (quiet.arrivals, quiet.completions, quiet.in_flight, quiet.errors, quiet.queued) == (None,) * 5
-    assert sample_of(a_second(3.0, is_partial=True, queued=2.0)).queued == 2
-    whole = sample_of(a_second(3.0, queued=2.0))
-    assert (whole.arrivals, whole.in_flight, whole.queued) == (3, 2, 2)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1.0])
