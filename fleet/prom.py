@@ -64,42 +64,49 @@ class Prometheus:
         self.timeout_s = timeout_s
         self._http = http
         self._token = TokenFile(token_file) if token_file else None
-        self._form = {"timeout": f"{timeout_s:g}s"}  # the server need not go on when nobody waits any more
-        if lookback_s is not None:
-            self._form["lookback_delta"] = f"{lookback_s:g}s"
+        self._form = {} if lookback_s is None else {"lookback_delta": f"{lookback_s:g}s"}
 
     async def instant(self, query: str, *, is_dated: bool = False) -> Answer:
         """Return the answer to one query; `is_dated` as for `decode`."""
         return (await self.instant_many([query], is_dated=is_dated))[0]
 
-    async def instant_many(self, queries: Sequence[str], *, is_dated: bool = False) -> tuple[Answer, ...]:
-        """Return one answer per query, in their order, after at most `timeout_s`.
+    async def instant_many(
+        self, queries: Sequence[str], *, is_dated: bool = False, timeout_s: float | None = None
+    ) -> tuple[Answer, ...]:
+        """Return one answer per query, in their order.
 
         A server that is silent costs one time-out, not one per query: what has not been answered then has timed out.
+
+        Args:
+            queries: PromQL; a few are asked at once.
+            is_dated: As for `decode`.
+            timeout_s: For all of them together, instead of the usual one.
         """
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
         gate = asyncio.Semaphore(_AT_ONCE)
         answers: dict[int, Answer] = {}
 
         async def ask(index: int, query: str) -> None:
             async with gate:
-                answers[index] = await self._ask(query, is_dated=is_dated)
+                answers[index] = await self._ask(query, is_dated=is_dated, timeout_s=limit_s)
 
         try:
-            async with asyncio.timeout(self.timeout_s), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(limit_s), asyncio.TaskGroup() as group:
                 for index, query in enumerate(queries):
                     group.create_task(ask(index, query))
         except TimeoutError:
             pass
-        late = failed(Outcome.TIMED_OUT, f"{self.url}: not answered within {self.timeout_s:g} s")
+        late = failed(Outcome.TIMED_OUT, f"{self.url}: not answered within {limit_s:g} s")
         return tuple(answers.get(index, late) for index in range(len(queries)))
 
-    async def _ask(self, query: str, *, is_dated: bool) -> Answer:
+    async def _ask(self, query: str, *, is_dated: bool, timeout_s: float) -> Answer:
         try:
             body = await self._http.post_form(
                 f"{self.url}/api/v1/query",
-                {"query": query, **self._form},
+                # The server is told when nobody waits any more, so that it does not go on.
+                {"query": query, "timeout": f"{timeout_s:g}s", **self._form},
                 token=self._token,
-                timeout_s=self.timeout_s,
+                timeout_s=timeout_s,
                 largest_bytes=LARGEST_ANSWER_BYTES,
             )
         except FetchError as error:

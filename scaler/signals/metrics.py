@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -15,6 +16,8 @@ from scaler.signals.metrics_values import PodKey, PodMetrics, Reading
 
 # Two scrapes of 30 s, as the kubelet's cAdvisor is commonly scraped: one may be lost.
 STALE_AFTER_S = 60.0
+# These questions go over the pods of a whole cluster and are not urgent: the vertical axis turns every 30 s.
+TIMEOUT_S = 10.0
 
 
 class MetricsSource:
@@ -32,6 +35,7 @@ class MetricsSource:
         clock: Clock,
         *,
         stale_after_s: float = STALE_AFTER_S,
+        timeout_s: float = TIMEOUT_S,
         catalogue: Sequence[Asked] = CATALOGUE,
     ) -> None:
         """Remember where to ask; nothing is asked yet.
@@ -40,11 +44,14 @@ class MetricsSource:
             prometheus: Where.
             clock: Of the receiver; ages are counted on it.
             stale_after_s: Age from which a reading no longer counts.
+            timeout_s: For one poll.
             catalogue: What to ask.
         """
         self._prometheus = prometheus
         self._clock = clock
         self._stale_after_s = stale_after_s
+        self._missing = Signal(value=None, age_s=math.inf, stale_after_s=stale_after_s)
+        self._timeout_s = timeout_s
         self._catalogue = catalogue
         self._taken: dict[Reading, Mapping[PodKey, Taken]] = {asked.reading: {} for asked in catalogue}
         self._answered_s: dict[Reading, float] = {}
@@ -61,10 +68,13 @@ class MetricsSource:
             A view: each look gives the ages of that moment, from what the newest poll found.
         """
         wanted = frozenset(pods)
-        answers = await self._prometheus.instant_many([asked.query for asked in self._catalogue], is_dated=True)
+        answers = await self._prometheus.instant_many(
+            [asked.query for asked in self._catalogue], is_dated=True, timeout_s=self._timeout_s
+        )
         received_s = self._clock.monotonic_s()
         for asked, answer in zip(self._catalogue, answers, strict=True):
             self._take(asked, answer, wanted, received_s)
+            await self._clock.sleep(0)  # thousands of pods take milliseconds each time: let others have their turn
         return _View(self, wanted)
 
     def of(self, pod: PodKey) -> PodMetrics:
@@ -73,11 +83,7 @@ class MetricsSource:
         signals: dict[str, Signal] = {}
         for reading in Reading:
             taken = self._taken.get(reading, {}).get(pod)
-            signals[reading] = (
-                Signal(value=None, age_s=float("inf"), stale_after_s=self._stale_after_s)
-                if taken is None
-                else taken.signal(now_s, self._stale_after_s)
-            )
+            signals[reading] = self._missing if taken is None else taken.signal(now_s, self._stale_after_s)
         return PodMetrics(**signals)
 
     def _take(self, asked: Asked, answer: Answer, pods: frozenset[PodKey], received_s: float) -> None:

@@ -1,7 +1,8 @@
 """What is asked of Prometheus about pods: one query per reading, for all pods at once.
 
 Sources: cAdvisor "Monitoring cAdvisor with Prometheus" as the kubelet serves it at /metrics/cadvisor (pressure stall
-times since Kubernetes 1.34, KEP-4205); DCGM exporter's default counters and the DCGM field identifiers.
+times since Kubernetes 1.34, KEP-4205); kube-state-metrics "Pod Metrics"; DCGM exporter's default counters and the field
+identifiers of DCGM.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 from scaler.signals import engines
 from scaler.signals.metrics_values import Reading
-from scaler.signals.promql import Choice, fullest, once, query, rate, stamp
+from scaler.signals.promql import Choice, fullest, named, once, query, rate, stamp
 
 # The pod's own cgroup has no container name, the sandbox is called POD: neither has a limit of its own.
 _CONTAINERS = 'container!="",container!="POD"'
@@ -35,8 +36,27 @@ class Asked:
     most: float
 
 
-def _share(used: str, limit: str) -> str:
-    return fullest(f"{once(used, 'container')} / {limit}")
+def _shares(used: str, selector: str, limit: str, resource: str) -> tuple[Choice, Choice]:
+    """Return used / limit of the fullest container: by cAdvisor's limit, else by the limit that the pod declares.
+
+    Widely used configurations drop cAdvisor's `container_spec_*`; kube-state-metrics tells the declared limits.
+
+    Args:
+        used: What each container uses.
+        selector: Whose samples it comes from.
+        limit: Of each container, above 0.
+        resource: As Kubernetes calls it.
+    """
+    by_container = "max by (namespace, pod, container)"
+    declared = f'kube_pod_container_resource_limits{{resource="{resource}"}}'
+    ratio = f"{by_container} ({named(used)}) / ({by_container} ({named(declared)}) > 0)"
+    return (
+        Choice(value=fullest(f"{once(used, 'container')} / {limit}"), stamp=stamp(selector)),
+        Choice(
+            value=f"max by (namespace, pod) ({ratio})",
+            stamp=f"max by (namespace, pod) ({named(f'timestamp({selector})')})",
+        ),
+    )
 
 
 _WORKING_SET = f"container_memory_working_set_bytes{{{_CONTAINERS}}}"
@@ -58,8 +78,8 @@ def _busiest(name: str, full: float = 1.0) -> Choice:
 
 
 _POD_QUERIES: dict[Reading, str] = {
-    Reading.MEMORY: query(Choice(value=_share(_WORKING_SET, _MEMORY_LIMIT), stamp=stamp(_WORKING_SET))),
-    Reading.CPU: query(Choice(value=_share(rate(_CPU_TIME), _CORES), stamp=stamp(_CPU_TIME))),
+    Reading.MEMORY: query(*_shares(_WORKING_SET, _WORKING_SET, _MEMORY_LIMIT, "memory")),
+    Reading.CPU: query(*_shares(rate(_CPU_TIME), _CPU_TIME, _CORES, "cpu")),
     Reading.IO_WAIT: query(
         Choice(value=fullest(rate(_IO_PRESSURE)), stamp=stamp(_IO_PRESSURE)),
         # Kernels without pressure stall accounting: how long a disk was busy for the container (blkio, cgroup v1).

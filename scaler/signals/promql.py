@@ -51,6 +51,13 @@ def stamp(selector: str) -> str:
     return fullest(f"timestamp({selector})")
 
 
+def named(expression: str) -> str:
+    """Return series under their own names again where a scrape has renamed them: needed to join two exporters."""
+    for label in ("namespace", "pod", "container"):
+        expression = f'label_replace({expression}, "{label}", "$1", "exported_{label}", "(.+)")'
+    return expression
+
+
 def rate(selector: str) -> str:
     """Return the slope between the last two scrapes, counter resets mended: right for every scrape interval."""
     return f"irate({selector}[5m])"

@@ -49,7 +49,7 @@ class Site:
         """Show nothing, know nothing."""
         self.pods.text = self.gpu.text = ""
         self.pods.is_silent = False
-        self.source = MetricsSource(self.prometheus, CLOCK, stale_after_s=3.0)
+        self.source = MetricsSource(self.prometheus, CLOCK, stale_after_s=3.0, timeout_s=TIMEOUT_S)
 
     async def reads(self, pod: PodKey, holds: Callable[[PodMetrics], object], what: str) -> PodMetrics:
         async def look() -> PodMetrics:
@@ -158,6 +158,66 @@ async def test_ratios_of_containers_and_devices(site: Site) -> None:
     assert seen.gpu_bandwidth_ratio.value == pytest.approx(0.4)  # the profiling counter before the coarse one
     assert seen.tensor_ratio.state is SignalState.MISSING  # DCGM's "blank"
     assert site.source.counts["impossible", Reading.TENSOR] >= 1
+
+
+ENGINE_TEXT = """
+sglang:num_running_reqs{pod="sglang",model_name="m",tp_rank="0",dp_rank="0"} 4
+sglang:num_running_reqs{pod="sglang",model_name="m",tp_rank="1",dp_rank="0"} 4
+sglang:num_running_reqs{pod="sglang",model_name="m",tp_rank="0",dp_rank="1"} 5
+sglang:num_queue_reqs{pod="sglang",model_name="m"} 2
+sglang:token_usage{pod="sglang",model_name="m"} 0.28
+trtllm_num_requests_running{pod="trtllm",model_name="m"} 6
+trtllm_num_requests_waiting{pod="trtllm",model_name="m"} 0
+trtllm_kv_cache_utilization{pod="trtllm",model_name="m"} 0.3
+nv_trt_llm_request_metrics{pod="triton-llm",model="m",version="1",request_type="scheduled"} 7
+nv_trt_llm_request_metrics{pod="triton-llm",model="m",version="1",request_type="waiting"} 3
+nv_trt_llm_request_metrics{pod="triton-llm",model="m",version="1",request_type="max"} 512
+nv_trt_llm_kv_cache_block_metrics{pod="triton-llm",model="m",version="1",kv_cache_block_type="fraction"} 0.4
+nv_inference_pending_request_count{pod="triton-llm",model="m",version="1"} 9
+nv_inference_pending_request_count{pod="triton",model="m",version="1"} 1
+nv_inference_pending_request_count{pod="triton",model="n",version="1"} 2
+vllm:num_requests_running{pod="vllm",model_name="m",engine="0"} 8
+vllm:gpu_cache_usage_perc{pod="vllm",model_name="m",engine="0"} 0.5
+vllm:kv_cache_usage_perc{pod="vllm",model_name="m",engine="0"} 0.6
+"""
+ENGINES = {
+    "sglang": (9.0, 2.0, 0.28),
+    "trtllm": (6.0, 0.0, 0.3),
+    "triton-llm": (7.0, 3.0, 0.4),
+    "triton": (None, 3.0, None),
+    "vllm": (8.0, None, 0.6),
+}
+
+
+async def test_every_engine_is_read_by_its_own_names(site: Site) -> None:
+    site.pods.text = ENGINE_TEXT
+    pods = [("shop", name) for name in ENGINES]
+
+    async def look() -> dict[str, tuple[float | None, ...]]:
+        view = await site.source.poll(pods)
+        return {
+            name: (view[pod].running.value, view[pod].waiting.value, view[pod].kv_cache_ratio.value)
+            for name, pod in zip(ENGINES, pods, strict=True)
+        }
+
+    await eventually(look, lambda seen: seen == ENGINES, every_s=0.2)
+    assert not site.source.problems
+
+
+async def test_limits_are_those_that_pods_declare_where_the_containers_tell_none(site: Site) -> None:
+    """kube-state-metrics, scraped without `honor_labels`, joined with cAdvisor."""
+    one = 'namespace="shop",pod="b",container="main"'
+    site.pods.text = f"container_memory_working_set_bytes{{{one}}} 900\n"
+    site.gpu.text = (
+        f'kube_pod_container_resource_limits{{{one},resource="memory",unit="byte"}} 1200\n'
+        f'kube_pod_container_resource_limits{{{one},resource="cpu",unit="core"}} 2\n'
+    )
+    site.pods.text += f'container_cpu_usage_seconds_total{{{one},cpu="total"}} 5\n'
+    known = ("memory_ratio", "cpu_ratio")
+    seen = await site.reads(B, lambda it: all(getattr(it, name).value is not None for name in known), "pod b is seen")
+    assert seen.memory_ratio.value == pytest.approx(0.75)
+    assert seen.cpu_ratio.state is SignalState.ZERO
+    assert not site.source.problems
 
 
 async def test_a_dead_target_leaves_its_readings_to_go_stale(site: Site) -> None:

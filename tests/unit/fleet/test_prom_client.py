@@ -81,9 +81,11 @@ async def test_the_server_is_told_the_time_out_and_the_look_back() -> None:
     post = FakePost(number)
     await Prometheus(URL, post, timeout_s=1.5, lookback_s=20.0).instant("1")
     await Prometheus(URL, post).instant("2")
+    await Prometheus(URL, post).instant_many(["3"], timeout_s=10.0)
     assert post.asked == [
         {"query": "1", "timeout": "1.5s", "lookback_delta": "20s"},
         {"query": "2", "timeout": "2s"},
+        {"query": "3", "timeout": "10s"},
     ]
 
 

@@ -30,7 +30,7 @@ class World:
         self.says: dict[Reading, list[Element]] = defaultdict(list)
         self.fails: dict[Reading, FetchError] = {}
         self.post = FakePost(self._answer)
-        self.source = MetricsSource(Prometheus("http://p", self.post, timeout_s=0.2), self.clock, stale_after_s=60.0)
+        self.source = MetricsSource(Prometheus("http://p", self.post), self.clock, stale_after_s=60.0)
 
     def _answer(self, query: str) -> bytes | FetchError | None:
         reading = next(reading for reading, text in QUERY.items() if text == query)
