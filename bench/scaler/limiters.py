@@ -1,6 +1,6 @@
-"""Adaptive concurrency limits of others, re-made from their published formulas, one update a second.
+"""Adaptive concurrency limits of others, re-made from their published formulas, one update a second at most.
 
-Each takes a second of one replica as (in progress, round-trip times summed up as mean and median, failures) and holds
+Each takes a window of one replica as (in progress, mean round-trip time, requests ended, failures) and holds
 `limit`. Defaults are theirs except the floor: 1 instead of Netflix's 20, which alone would be twice some of the knees.
 """
 
@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 FLOOR, ROOF = 1.0, 400.0
-FEWEST_SAMPLES = 10  # Netflix's window wrapper: a window of 1 s with at least ten
+FEWEST_SAMPLES = 10  # Netflix's window wrapper: a second with at least ten; here a window lasts until it has them
 
 
 class Limiter(Protocol):
@@ -22,7 +22,7 @@ class Limiter(Protocol):
     limit: float
 
     def update(self, in_flight: float, rtt_s: float, samples: float, failures: float) -> None:
-        """Take one second."""
+        """Take one window."""
 
 
 @dataclass
@@ -32,8 +32,7 @@ class Aimd:
     limit: float
 
     def update(self, in_flight: float, rtt_s: float, samples: float, failures: float) -> None:
-        if samples < FEWEST_SAMPLES:
-            return
+        """Take one window."""
         if failures > 0 or rtt_s > 5.0:
             self.limit *= 0.9
         elif in_flight * 2 >= self.limit:
@@ -58,8 +57,7 @@ class Vegas:
         self.since_probe, self.probe_at = 0, 30 * self.limit * self.rng.uniform(0.5, 1.0)
 
     def update(self, in_flight: float, rtt_s: float, samples: float, failures: float) -> None:
-        if samples < FEWEST_SAMPLES:
-            return
+        """Take one window."""
         self.since_probe += 1
         if self.since_probe >= self.probe_at:
             self._plan_probe()
@@ -90,8 +88,7 @@ class Gradient2:
     seen: int = 0
 
     def update(self, in_flight: float, rtt_s: float, samples: float, failures: float) -> None:
-        if samples < FEWEST_SAMPLES:
-            return
+        """Take one window."""
         self.seen += 1
         share = 1 / self.seen if self.seen <= 10 else 2 / (600 + 1)
         self.long_s += share * (rtt_s - self.long_s)
@@ -128,6 +125,7 @@ class Envoy:
         self.probed, self.probed_s, self.min_s, self.at_floor = 0.0, 0.0, None, 0
 
     def update(self, in_flight: float, rtt_s: float, samples: float, failures: float) -> None:
+        """Take one window."""
         self.now_s += 1
         if samples < 1:
             return

@@ -65,7 +65,7 @@ def profiles() -> tuple[Profile, ...]:
 
 
 def cpu_bound() -> Profile:
-    """8 cores and a little waiting outside: a closed network of one station of 8 servers and a delay, solved exactly."""
+    """8 cores and a little waiting outside: a closed network of 8 servers and a delay, solved exactly."""
     latency = closed_network_s(servers=8, service_s=0.40, delay_s=0.04)
     return Profile(name="CPU, 8 cores", latency_s=latency, resources={"cpu_ratio": _K / latency * 0.40 / 8})
 

@@ -15,11 +15,11 @@ from scaler.vertical.bins import Points
 from scaler.vertical.values import Floats
 
 # Every pair of these is tried; capacities are multiples of the highest throughput seen. The last is none.
-_POWERS = np.array([12.0, 24.0])
+_POWERS = np.array([16.0, 32.0])
 _CAPACITIES = np.geomspace(0.6, 1.6, 41)
 _TRIED_POWER = np.append(np.repeat(_POWERS, _CAPACITIES.size), 8.0)[:, None]
 _TRIED_CAPACITY = np.append(np.tile(_CAPACITIES, _POWERS.size), np.inf)[:, None]
-_STRAIGHT_SHARE = 0.5  # a bin tells of a and b while (k / C)^p is the smaller part
+_STRAIGHT_RATIO = 0.82  # a bin tells of a and b while k / C is less than this part of its latency
 SATURATED_RATIO = 0.6  # a capacity is believed if it leaves less than this of the error without one
 SATURATED_GAIN = 6.0  # and if it explains more than chance: chi-squared with one degree of freedom, p = 0.014
 _FREE = 4  # a, b, C and p
@@ -66,8 +66,8 @@ def fit(points: Points, around_k: float, wall_k: float | None = None) -> Curve |
 
     For each capacity and power tried, a and b >= 0 are the weighted least squares of the straight part on the bins
     where it is the larger. A bin's weight is 1 / (1 / completions + 0.03^2): exponential service times and the model's
-    own error. Where constant throughput explains the bins as well as the best curve does, and constant latency does not,
-    all that was seen lies past the bend: the burden of proof is on more.
+    own error. Where constant throughput explains the bins as well as the best curve does, and constant latency does
+    not, all that was seen lies past the bend: the burden of proof is on more.
 
     Args:
         points: Bins.
@@ -81,7 +81,7 @@ def fit(points: Points, around_k: float, wall_k: float | None = None) -> Curve |
     weight = 1 / (1 / completions + _MODEL_NOISE) / (1 + np.log2(k / around_k) ** 2)
     capacity = _TRIED_CAPACITY * (k / latency).max()
     bend = (k / capacity / latency) ** _TRIED_POWER
-    is_straight = bend < _STRAIGHT_SHARE
+    is_straight = k / capacity / latency < _STRAIGHT_RATIO
     straight = latency * np.where(is_straight, 1 - bend, 1.0) ** (1 / _TRIED_POWER)
     a, b = _line(k, straight, np.where(is_straight, weight / latency**2, 0.0))
     fitted = ((a + b * k) / latency) ** _TRIED_POWER + bend

@@ -17,7 +17,6 @@ from scaler.vertical.values import Floats
 ENOUGH_RATIO = 0.95
 LOOK_AHEAD_RATIO = 4.0  # a rising curve is read this far past what was seen; how far to go is for `moves` to say
 BURST_RATIO = 1.25
-BELOW_SEEN_RATIO = 0.9  # where all that was seen is past the bend: the knee lies below it, how far is not known
 _PRIOR_COMPLETIONS = 50.0  # a thin bin leans on the others
 _STEP_RATIO = 1.01
 
@@ -47,8 +46,9 @@ def knee(curve: Curve, points: Points, limit_s: float | None) -> Knee:
         limit_s: 95th percentile promised; None = no limit.
     """
     if not curve.is_straight_seen:
-        below = BELOW_SEEN_RATIO * curve.lowest_k
-        return Knee(k=below, throughput_k=below, latency_k=None if limit_s is None else np.inf)
+        # All that was seen lies past the bend: the knee is below it, how far is not known.
+        lowest = curve.lowest_k
+        return Knee(k=lowest, throughput_k=lowest, latency_k=np.inf)
     k = _levels(_read_up_to(curve))
     latency = curve.latency_s(k)
     throughput = k / latency

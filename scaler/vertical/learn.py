@@ -67,7 +67,8 @@ def _skip_s(state: Learner) -> float:
 
 
 def _turn(cycle: Cycle, rows: Rows, state: Learner, policy: Policy) -> tuple[Learner, TargetReason, dict[str, float]]:
-    is_off = shift_of.latency_to_curve_ratio(rows, state.curve) != 1.0
+    behind = float(state.bins.points().completions.sum())
+    is_off = shift_of.latency_to_curve_ratio(rows, state.curve, behind) != 1.0
     shift = shift_of.after(state.shift, is_off=is_off)
     is_forgotten = is_off and shift.hold_cycles == shift_of.HOLD_CYCLES and shift.cycles == 0
     seen = (Bins.empty() if is_forgotten else state.bins.faded()).with_rows(rows)

@@ -29,11 +29,17 @@ class Shift:
     hold_cycles: int = 0
 
 
-def latency_to_curve_ratio(rows: Rows, curve: Curve | None) -> float:
+def latency_to_curve_ratio(rows: Rows, curve: Curve | None, behind: float) -> float:
     """Return measured / fitted latency where it is significantly outside 0.8..1.25, else 1.
 
     ratio = sum(completions x latency) / sum(completions x R(k)): sums, because the median of skewed sizes is far below
-    their mean. Significant: three standard errors of the rows' own spread.
+    their mean. Significant: three standard errors of the rows' own spread and of the curve's, which the same spread
+    over the requests behind it gives.
+
+    Args:
+        rows: This cycle.
+        curve: Of the cycles before; None = there is none yet.
+        behind: Requests that the curve was fitted to.
     """
     if curve is None:
         return 1.0
@@ -44,6 +50,7 @@ def latency_to_curve_ratio(rows: Rows, curve: Curve | None) -> float:
     each = rows.latency_s[seen] * rows.completions[seen] / weight
     ratio = float(np.average(each, weights=weight))
     error = float(np.sqrt((weight**2 * (each - ratio) ** 2).sum()) / weight.sum())
+    error *= float(np.sqrt(1 + rows.completions[seen].sum() / max(behind, 1.0)))
     is_off = not 1 / SHIFTED_RATIO <= ratio <= SHIFTED_RATIO and abs(ratio - 1) > _SIGNIFICANT * error
     return ratio if is_off else 1.0
 
