@@ -16,10 +16,13 @@ class Order:
     Attributes:
         replicas: spec.replicas; None = not known.
         at_s: When it was last seen to change.
+        tells_pods: Whether its pods can be told; where they cannot (a scale without a selector), what is ordered
+            counts as Ready.
     """
 
     replicas: int | None
     at_s: float
+    tells_pods: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,8 @@ def census(pods: Iterable[Pod], order: Order) -> Census:
     starting since it was given; pods beyond the order (a shrink on its way, a rollout's surge) are as good as gone,
     those that start first.
     """
+    if not order.tells_pods:
+        return Census(fleet=Fleet(ready=order.replicas or 0), pods={}, names={}, stuck=0, missing=0, version="")
     live = [pod for pod in pods if not pod.is_ended]
     ready = sum(pod.phase is Phase.READY for pod in live)
     stuck = sum(pod.phase is Phase.FAILED for pod in live)

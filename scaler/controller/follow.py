@@ -65,4 +65,10 @@ class Follower:
             log.warning("%s %s/%s: %s", workload.kind, workload.namespace, workload.name, error)
             return
         self._world.pods.select(workload, selector)
-        self._world.set_target(workload, setting.replicas, self._clock.monotonic_s(), version=setting.version)
+        self._world.set_target(
+            workload,
+            setting.replicas,
+            self._clock.monotonic_s(),
+            version=setting.version,
+            tells_pods=selector is not None,
+        )

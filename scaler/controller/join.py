@@ -77,7 +77,7 @@ def join(
         at_s=second.at_s,
         arrivals=None if second.is_partial else _known(second.arrivals, rejected),
         completions=None if second.is_partial else _known(second.completions, rejected),
-        in_flight=None if is_unmatched else _in_flight(second, rows, seen, rejected),
+        in_flight=None if is_unmatched else _in_flight(second, rows, rejected),
         queued=_known(second.queued, rejected),
         errors=_known(second.errors, rejected),
         extra=extra,
@@ -85,11 +85,9 @@ def join(
     return Joined(sample=sample, rows=rows, is_unmatched=is_unmatched)
 
 
-def _in_flight(second: BackendSecond, rows: Sequence[Row], seen: Census, rejected: Rejected) -> float | None:
+def _in_flight(second: BackendSecond, rows: Sequence[Row], rejected: Rejected) -> float | None:
     """Return the load on serving replicas; without servers listed, the backend's own figure."""
-    if rows or second.servers or seen.fleet.ready == 0:
-        return sum(row.in_flight for row in rows)
-    return _known(second.in_flight, rejected)
+    return sum(row.in_flight for row in rows) if second.servers else _known(second.in_flight, rejected)
 
 
 def _rows(servers: Iterable[ServerSecond], seen: Census, rejected: Rejected) -> tuple[Row, ...]:

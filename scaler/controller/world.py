@@ -148,7 +148,14 @@ class World:
         return workload
 
     def set_target(
-        self, workload: Workload, replicas: int | None, now_s: float, *, version: str = "", template: str = ""
+        self,
+        workload: Workload,
+        replicas: int | None,
+        now_s: float,
+        *,
+        version: str = "",
+        template: str = "",
+        tells_pods: bool | None = None,
     ) -> None:
         """Take the count that a workload is set to; what is older than what is known changes nothing.
 
@@ -157,10 +164,14 @@ class World:
         before = self.targets.get(workload)
         if before is not None and _is_older(version, before.version):
             return
-        is_same = before is not None and before.order.replicas == replicas
+        if tells_pods is None:
+            tells_pods = before is None or before.order.tells_pods
+        is_same = before is not None and before.order.replicas == replicas and before.order.tells_pods is tells_pods
         rolled = before is not None and bool(before.template) and bool(template) and template != before.template
         self.targets[workload] = Target(
-            order=before.order if before is not None and is_same else Order(replicas=replicas, at_s=now_s),
+            order=before.order
+            if before is not None and is_same
+            else Order(replicas=replicas, at_s=now_s, tells_pods=tells_pods),
             version=version,
             template=template or (before.template if before else ""),
             changed_at_s=now_s if rolled else before.changed_at_s if before else float("-inf"),
@@ -175,7 +186,10 @@ class World:
     def set_rival(self, obj: RivalObject) -> None:
         """Take a HorizontalPodAutoscaler."""
         target = obj.spec.scale_target_ref
-        self._rivals[obj.metadata.uid] = Workload(namespace=obj.metadata.namespace, kind=target.kind, name=target.name)
+        self.remove_rival(obj.metadata.uid)
+        workload = Workload(namespace=obj.metadata.namespace, kind=target.kind, name=target.name)
+        self._rivals[obj.metadata.uid] = workload
+        self._contested[workload] += 1
 
     def remove_rival(self, uid: str) -> None:
         """Take note that one is gone."""
