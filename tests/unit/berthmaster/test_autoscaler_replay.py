@@ -98,6 +98,13 @@ def test_other_settings_change_what_would_have_been_and_not_what_was(saved):
     assert first["was"]["replicas"] != (first["would"] or {}).get("replicas")
 
 
+def test_settings_that_want_another_memory_are_compared_from_the_same_second(saved):
+    found = json.loads(ask("--file", saved, "--json", "--set", "behavior.mode=thrifty").output)
+    plain = json.loads(ask("--file", saved, "--json").output)
+    assert (found["from_s"], found["outcomes"]["was"]) == (plain["from_s"], plain["outcomes"]["was"])
+    assert len(found["replicas_would"]) == len(plain["replicas_would"])
+
+
 def test_people_get_a_table_lines_and_the_differing_decisions(saved):
     text = ask("--file", saved, "--set", "maxReplicas=4").output
     for expected in ("models/llm", "late requests", "with the changes", "replicas, was", "decisions that differ", "█"):
@@ -226,7 +233,8 @@ def moves(*given):
     ("was", "would", "expected"),
     [
         ([(0, 5)], [(0, 5)], []),
-        ([(0, 5)], [(4, 5)], []),
+        ([(0, 5)], [(5, 5)], []),
+        ([(0, 5)], [(6, 5)], [(5, None), (None, 5)]),
         ([(0, 5)], [(4, 6)], [(5, 6)]),
         ([(0, 5)], [(60, 5)], [(5, None), (None, 5)]),
         ([], [(9, 2), (3, 1)], [(None, 1), (None, 2)]),

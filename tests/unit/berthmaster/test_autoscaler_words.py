@@ -191,7 +191,10 @@ def test_a_time_that_is_none_is_unknown(time):
 
 
 def test_the_table_begins_with_those_that_need_a_look():
-    ill = STATUS | {"conditions": [{"type": "Ready", "status": "False", "reason": "TargetNotFound"}]}
+    ill = STATUS | {
+        "load": {"queued": 0},
+        "conditions": [{"type": "Ready", "status": "False", "reason": "TargetNotFound"}],
+    }
     calm = STATUS | {"load": {"queued": 0}, "readyReplicas": 9, "desiredReplicas": 9}
     moving = STATUS | {"load": {"queued": 0}}
     documents = [
