@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import statistics
 import sys
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -61,6 +62,9 @@ def main() -> None:
     columns, lines = rows(result for key, result in store.cells.items() if key in keys)
     found = keep()
     console.print(as_table(columns, lines))
+    speeds = [cell["times_real_time"] for key, cell in store.cells.items() if key in keys and cell["policy"] in OURS]
+    if speeds:
+        console.print(f"ours ran at {statistics.median(speeds):,.0f} x real time on one core (median of its cells)")
     if found:
         console.print(as_list(found))
     if is_whole and is_all:
