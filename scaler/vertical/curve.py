@@ -14,7 +14,7 @@ import numpy as np
 from scaler.vertical.bins import Points
 from scaler.vertical.values import Floats
 
-# Every pair of these is tried; capacities are multiples of the highest throughput seen. The last is none.
+# Every pair of these is tried; capacities are multiples of the highest throughput surely seen. The last is none.
 _POWERS = np.array([16.0, 32.0])
 _CAPACITIES = np.geomspace(0.6, 1.6, 41)
 _TRIED_POWER = np.append(np.repeat(_POWERS, _CAPACITIES.size), 8.0)[:, None]
@@ -79,7 +79,8 @@ def fit(points: Points, around_k: float, wall_k: float | None = None) -> Curve |
     if k.size < 2:
         return None
     weight = 1 / (1 / completions + _MODEL_NOISE) / (1 + np.log2(k / around_k) ** 2)
-    capacity = _TRIED_CAPACITY * (k / latency).max()
+    # Two standard errors below each bin's throughput: a thin bin that was lucky must not hide the capacity.
+    capacity = _TRIED_CAPACITY * (k / latency * np.exp(-2 / np.sqrt(completions))).max()
     bend = (k / capacity / latency) ** _TRIED_POWER
     is_straight = k / capacity / latency < _STRAIGHT_RATIO
     straight = latency * np.where(is_straight, 1 - bend, 1.0) ** (1 / _TRIED_POWER)
