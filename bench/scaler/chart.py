@@ -12,7 +12,7 @@ mpl.use("svg")
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter
 
 from bench.scaler.cells import SEED, STARTS_S
 from bench.scaler.workloads import WORKLOADS
@@ -89,7 +89,7 @@ def _panel(axes: Axes, trace: str, cells: Mapping[str, Mapping[str, Any]]) -> No
         next(found for ticks in _TICKS if len(found := [tick for tick in ticks if low <= tick <= high]) >= 3)
     )
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.minorticks_off()
     axes.grid(visible=True, linewidth=0.4, alpha=0.5)
     axes.spines[["top", "right"]].set_visible(False)
 

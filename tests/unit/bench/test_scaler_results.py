@@ -102,6 +102,22 @@ def test_shares_are_shown_with_the_digits_that_matter(ratio, text):
     assert percent(ratio) == text
 
 
+def test_the_picture_is_the_same_for_the_same_figures_and_lacks_nothing(tmp_path):
+    draw = pytest.importorskip("bench.scaler.chart").draw
+    cells = dict(
+        result(trace, policy, start_s, late=0.01 * place, cost=60_000.0 + 10_000 * place)
+        for trace in WORKLOADS
+        for place, policy in enumerate(POLICIES)
+        for start_s in (5, 60, 180)
+    )
+    for name in ("first.svg", "second.svg"):
+        draw(cells, tmp_path / name)
+    first = (tmp_path / "first.svg").read_text("utf-8")
+    assert first == (tmp_path / "second.svg").read_text("utf-8")
+    for text in ("Berthmaster steady", "Knative", "AIBrix", "NASA 13 July", "World Cup 10 June"):
+        assert text in first
+
+
 def test_thousands_are_whole():
     assert thousands(1_234_567) == "1,235"
 
