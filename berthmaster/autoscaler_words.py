@@ -95,7 +95,8 @@ def _horizontal(autoscaler: Autoscaler, now_s: float) -> tuple[str, ...]:
         )
     decision = status.last_decision
     if decision is None:
-        return (*lines, "no decision was told yet: is the scaler running, and does it lead?")
+        why = "the conditions say why" if status.conditions else "is the scaler running?"
+        return (*lines, f"no decision was told yet: {why}")
     lines.append(f"decision {_ago(decision.at, now_s)}: {decision.reason}{_colon(decision.message)}")
     lines += _numbers(decision.numbers)
     lines += _meaning(meaning(decision.reason))
@@ -139,12 +140,12 @@ def _vertical(autoscaler: Autoscaler, now_s: float) -> tuple[str, ...]:
     if learnt.learnt is not None:
         sure = "" if learnt.confidence is None else f"; confidence {learnt.confidence:.0%}"
         version = f", version {learnt.version}" if learnt.version else ""
-        lines.append(
-            f"learnt: {number(learnt.learnt)} can be held, {number(learnt.validated)} really were without errors"
-            f"{sure}{version}"
-        )
+        held = f", {number(learnt.validated)} really were without errors" if learnt.validated is not None else ""
+        lines.append(f"learnt: {number(learnt.learnt)} can be held{held}{sure}{version}")
     if learnt.canary:
         lines.append(f"canary: {learnt.canary} carries the whole of it, the others the target")
+    if not learnt.reason:
+        return (*lines, "no lesson yet")
     lines.append(f"lesson {_ago(learnt.at, now_s)}: {learnt.reason}{_colon(learnt.message)}")
     lines += _numbers(learnt.numbers)
     lines += _meaning(meaning(learnt.reason))

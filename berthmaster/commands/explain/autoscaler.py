@@ -59,4 +59,4 @@ def _print(parts: tuple[Part, ...]) -> None:
     for part in parts:
         console.print(f"[bold]{escape(part.title)}[/]")
         for line in part.lines:
-            console.print(Padding(Text(line), (0, 0, 0, 2)))
+            console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))

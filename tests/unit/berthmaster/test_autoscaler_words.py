@@ -107,9 +107,17 @@ def test_a_whole_object_is_told_with_its_numbers():
 def test_an_object_that_nobody_has_answered_yet_says_so():
     parts = told(an_autoscaler())
     assert "- ready, - starting, - desired" in parts["replicas"]
-    assert "no decision was told yet" in parts["replicas"]
+    assert "no decision was told yet: is the scaler running?" in parts["replicas"]
     assert "4 in progress are aimed at, as the spec says" in parts["requests per replica"]
     assert "forecast" not in parts
+
+
+def test_one_that_waits_for_its_workload_points_to_the_conditions():
+    lost = {"type": "Ready", "status": "False", "reason": "TargetNotFound", "message": "no Deployment llm"}
+    parts = told(an_autoscaler(conditions=[lost], target={"concurrency": 4, "limit": 8, "learnt": 5.71}))
+    assert "no decision was told yet: the conditions say why" in parts["replicas"]
+    assert parts["conditions"] == "Ready False: TargetNotFound: no Deployment llm"
+    assert parts["requests per replica"].endswith("learnt: 5.71 can be held\nno lesson yet")
 
 
 def test_zero_is_told_as_zero_and_missing_as_missing():
