@@ -14,7 +14,7 @@ from fleet.errors import BerthmasterError
 from fleet.loop import run_process
 from fleet.telemetry import configure_logging
 
-SETTINGS_PREFIX = "BERTHMASTER_SETTING"
+SETTINGS_PREFIX = "BERTHMASTER_SCALER"
 
 _kubeconfig = click.option(
     "--kubeconfig", type=click.Path(dir_okay=False), help="Kubeconfig; $KUBECONFIG or the pod's account by default."
@@ -42,8 +42,8 @@ def controller(
 ) -> None:
     """Set replicas and learn what each may hold, for every ConcurrencyAutoscaler; one of several replicas leads.
 
-    Settings can come from the environment too: BERTHMASTER_SETTING_SOURCES=/etc/berthmaster/sources.yaml,
-    BERTHMASTER_SETTING_SETS_DELETION_COST=false and so on.
+    Settings can come from the environment too: BERTHMASTER_SCALER_SOURCES=/etc/berthmaster/sources.yaml,
+    BERTHMASTER_SCALER_SETS_DELETION_COST=false and so on.
     """
     from scaler.controller.service import run_controller
 
