@@ -57,7 +57,7 @@ def configure_logging(level: str = "INFO", stream: TextIO | None = None) -> None
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    for package in ("fleet", "binpack", "scaler", "berthmaster"):
+    for package in ("fleet", "binpack", "scaler", "warmpool", "berthmaster"):
         logging.getLogger(package).setLevel(level.upper())
     logging.captureWarnings(capture=True)
 
