@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from fleet.clock import Clock
@@ -73,34 +73,23 @@ class Exporter:
         """Read until cancelled. A balancer that does not answer costs samples, never the loop."""
         start_s = self._clock.monotonic_s()
         number = 0
-        await self._begin()
+        await self._tried(self.close_second(0))  # what the first second is counted from
         while True:
             # Seconds that passed while the balancer kept silent leave out their numbers.
             number = max(number + 1, math.floor(self._clock.monotonic_s() - start_s) + 1)
-            while not await self._turn(start_s, number) and self._clock.monotonic_s() < start_s + number:
-                await self._clock.sleep(_STEP_S)
-
-    async def _begin(self) -> None:
-        """Take the reading that the first second is counted from."""
-        try:
-            await self.close_second(0)
-        except (SocketError, DecodeError) as error:
-            self._failed(error)
-
-    async def _turn(self, start_s: float, number: int) -> bool:
-        """Read to the end of a second; returns whether it got there."""
-        try:
             for step in range(1, READINGS):
-                due_s = start_s + number - 1 + step * _STEP_S
-                if due_s > self._clock.monotonic_s():
-                    await self._clock.sleep(due_s - self._clock.monotonic_s())
-                    await self.read_gauges()
+                ahead_s = start_s + number - 1 + step * _STEP_S - self._clock.monotonic_s()
+                if ahead_s > 0:
+                    await self._clock.sleep(ahead_s)
+                    await self._tried(self.read_gauges())
             await self._clock.sleep(start_s + number - self._clock.monotonic_s())
-            await self.close_second(number)
+            await self._tried(self.close_second(number))
+
+    async def _tried(self, reading: Awaitable[None]) -> None:
+        try:
+            await reading
         except (SocketError, DecodeError) as error:
             self._failed(error)
-            return False
-        return True
 
     async def read_gauges(self) -> None:
         """Take one reading of requests in progress."""

@@ -58,6 +58,8 @@ def test_the_last_one_stays_while_requests_wait() -> None:
     full = backend(server("slot1", in_flight=8, limit=8), queued=3)
     turn = slot_turn(full, [])
     assert (turn.commands, turn.kept, turn.serving) == ((), ("10.0.0.1:80",), {"10.0.0.1:80"})
+    just_queued = backend(server("slot1", in_flight=3, limit=8), queued=1)
+    assert slot_turn(just_queued, []).kept == ("10.0.0.1:80",)
     roomy = backend(server("slot1", in_flight=3, limit=8))
     assert slot_turn(roomy, []).commands == ("set server be/slot1 state drain",)
     replaced = backend(server("slot1", in_flight=8, limit=8), server("slot2", state=EMPTY), queued=3)

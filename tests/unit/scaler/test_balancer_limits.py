@@ -104,6 +104,19 @@ def test_the_canary_gets_the_share_that_makes_it_run_at_the_learnt_number(
     assert load * weights[2] / sum(weights) == pytest.approx(learnt, rel=0.1)
 
 
+def test_the_canarys_share_does_not_follow_every_request() -> None:
+    allowance = {"be": Allowance(limit=25, target=14, canary="slot2")}
+
+    def loaded(load: int, weight: int) -> BackendLine:
+        servers = [server("slot1", in_flight=load), server("slot2", weight=weight), server("slot3")]
+        return backend(*(replace(one, limit=25) for one in servers))
+
+    first = carried_out(loaded(50, 16), settings([loaded(50, 16)], allowance)).servers[1].weight
+    assert first > 16
+    assert settings([loaded(53, first)], allowance) == ()
+    assert settings([loaded(30, first)], allowance) != ()
+
+
 def test_the_canary_never_takes_the_whole_load() -> None:
     found = backend(*(server(f"slot{number}", in_flight=1) for number in range(1, 5)))
     after = carried_out(found, settings([found], {"be": Allowance(limit=50, target=20, canary="slot2")}))
