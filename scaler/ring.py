@@ -1,12 +1,13 @@
 """The last hour of one endpoint: what was seen each second and what was decided, so that any part can be replayed.
 
-Seconds are kept as 32-bit floats; all but the last five minutes are deflated. About 30 KB for an hour of real traffic,
-150 KB at the most.
+Both are kept as 32-bit floats; all but the last five minutes are deflated. About 30 KB for an hour of traffic, 150 KB at
+the most.
 """
 
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from scaler.seen import Fleet, Sample
 
 KEPT_S = 3600
 _BLOCK_S = 300
-_USUAL_PERIOD_S = 5  # a shorter one is remembered for less than the hour
 SECONDS = ("arrivals", "completions", "in_flight", "queued", "errors", "ready", "starting", "draining")
 DECISIONS = ("at_s", "current", "desired", "reason", "target", "slots", "start_time_s")
 _REASONS = tuple(Reason)
@@ -50,15 +50,16 @@ class Ring:
 
     def __init__(self, started_at_s: float) -> None:
         self._started_at_s = started_at_s
-        self._blocks: deque[tuple[int, bytes]] = deque(maxlen=KEPT_S // _BLOCK_S)
+        self._blocks: deque[tuple[int, bytes, bytes]] = deque(maxlen=KEPT_S // _BLOCK_S)
         self._block = 0
         self._now = _empty()
-        self._decisions: deque[bytes] = deque(maxlen=KEPT_S // _USUAL_PERIOD_S)
+        self._decisions = array("f")
 
     @property
     def size_bytes(self) -> int:
         """Return about what is held, in bytes."""
-        return self._now.nbytes + sum(len(block) for _, block in self._blocks) + 61 * len(self._decisions)
+        closed = sum(len(seconds) + len(decisions) for _, seconds, decisions in self._blocks)
+        return self._now.nbytes + closed + self._decisions.itemsize * len(self._decisions)
 
     def see(self, sample: Sample, fleet: Fleet) -> None:
         """Keep one second; what comes twice for a second replaces it, and what is older than the block is let go."""
@@ -89,11 +90,11 @@ class Ring:
             np.nan if sizing.slots is None else sizing.slots,
             start_time_s,
         )
-        self._decisions.append(np.array(row, dtype=np.float32).tobytes())
+        self._decisions.extend(row)
 
     def history(self, from_s: float = -np.inf, to_s: float = np.inf) -> History:
         """Return what is kept of these times; seconds that nothing is known of are NaN."""
-        parts = [(number, _opened(block)) for number, block in self._blocks] + [(self._block, self._now)]
+        parts = [(number, _seconds(seconds)) for number, seconds, _ in self._blocks] + [(self._block, self._now)]
         first = parts[0][0]
         table = np.full(((parts[-1][0] - first + 1) * _BLOCK_S, len(SECONDS)), np.nan)
         for number, part in parts:
@@ -101,7 +102,9 @@ class Ring:
         at_s = self._started_at_s + first * _BLOCK_S + np.arange(len(table))
         known = np.isfinite(table[:, -1]) & (at_s > from_s - 1) & (at_s <= to_s)
         begin, end = (int(np.argmax(known)), len(known) - int(np.argmax(known[::-1]))) if known.any() else (0, 0)
-        made = np.frombuffer(b"".join(self._decisions), dtype=np.float32).reshape(-1, len(DECISIONS)).astype(float)
+        closed = b"".join(zlib.decompress(decisions) for _, _, decisions in self._blocks)
+        made = np.frombuffer(closed + self._decisions.tobytes(), dtype=np.float32)
+        made = made.reshape(-1, len(DECISIONS)).astype(float)
         made[:, 0] += self._started_at_s
         made = made[(made[:, 0] >= from_s) & (made[:, 0] <= to_s)]
         return History(
@@ -112,7 +115,10 @@ class Ring:
         )
 
     def _close(self, block: int) -> None:
-        self._blocks.append((self._block, zlib.compress(self._now.T.tobytes(), 6)))
+        # Column by column: neighbours are alike, and constant columns cost nothing.
+        seconds = zlib.compress(self._now.T.tobytes(), 6)
+        self._blocks.append((self._block, seconds, zlib.compress(self._decisions.tobytes(), 6)))
+        self._decisions = array("f")
         while self._blocks and self._blocks[0][0] <= block - KEPT_S // _BLOCK_S - 1:
             self._blocks.popleft()
         self._block = block
@@ -123,7 +129,7 @@ def _empty() -> Table:
     return np.full((_BLOCK_S, len(SECONDS)), np.nan, dtype=np.float32)
 
 
-def _opened(block: bytes) -> Table:
+def _seconds(block: bytes) -> Table:
     return np.frombuffer(zlib.decompress(block), dtype=np.float32).reshape(len(SECONDS), _BLOCK_S).T
 
 

@@ -84,7 +84,7 @@ async def test_a_deployment_grows_and_shrinks_with_its_load(
 
 async def changes(yard: Yard) -> AsyncIterator[str]:
     events = await eventually(yard.events, lambda events: len(events) >= 2, what="events")
-    for event in sorted(events, key=lambda event: event["eventTime"]):
+    for event in sorted(events, key=lambda event: event["metadata"]["creationTimestamp"]):
         if event["reason"].startswith("Scaled"):
             yield event["note"].partition(": ")[2].partition(" (")[0]
 
