@@ -37,7 +37,7 @@ def fewest_after_shrink(behavior: Behavior, current: int) -> int:
     return current - max(1, math.floor(current * behavior.shrink_ratio + _FLOAT_NOISE))
 
 
-def band_ratio(target: float, slots: float | None, current: int) -> float:
+def band_ratio(target: float, slots: float | None, current: int, start_time_s: float = 60.0) -> float:
     """Return b, the share by which need may exceed n before the base rule grows.
 
     b(n) = 0.5 (slots / target - 1)(1 - 1/n)
@@ -48,4 +48,4 @@ def band_ratio(target: float, slots: float | None, current: int) -> float:
     """
     if slots is None or current <= 1:
         return 0.0
-    return 0.5 * max(0.0, slots / target - 1.0) * (1.0 - 1.0 / current)
+    return 0.5 * 300 / (300 + start_time_s) * max(0.0, slots / target - 1.0) * (1.0 - 1.0 / current)

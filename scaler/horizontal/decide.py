@@ -162,7 +162,8 @@ def _shrunk(
     refused = shrink.refusal(evidence, policy, state, now_s)
     if refused is not None:
         return _Verdict(replicas=current, reason=refused[0], text=refused[1], drain=held)
-    refused = shrink.reversal_refusal(evidence, policy, state, now_s)
+    excess_ratio = (current - lowest.replicas) / current
+    refused = shrink.reversal_refusal(evidence, policy, state, excess_ratio, now_s)
     if refused is not None and not state.may_give_back(now_s):
         return _Verdict(replicas=current, reason=refused[0], text=refused[1], drain=held)
     if state.may_give_back(now_s):

@@ -8,6 +8,7 @@ from typing import Final
 
 from scaler.decision import Sizing
 from scaler.horizontal.bounds import band_ratio, room
+from scaler.horizontal.drift import drift_ratio
 from scaler.horizontal.floor import Floor
 from scaler.horizontal.horizon import hold_s
 from scaler.horizontal.rate import rate_rps
@@ -45,6 +46,7 @@ class Evidence:
         down: Shadow level for shrinking, over the whole hold.
         down_recent: The same over 300 s.
         band_ratio: b.
+        drift_ratio: Usual rise of the demand within D, as a share of it.
     """
 
     target: float
@@ -66,6 +68,7 @@ class Evidence:
     down: Level | None = None
     down_recent: Level | None = None
     band_ratio: float = 0.0
+    drift_ratio: float = 0.0
 
     @property
     def need(self) -> float | None:
@@ -131,7 +134,8 @@ def read(
         up=track.shadow.level(RECENT_S, LATE_UP_RATIO),
         down=track.shadow.level(hold_s(policy.behavior, start_time_s), LATE_DOWN_RATIO),
         down_recent=track.shadow.level(RECENT_S, LATE_DOWN_RATIO),
-        band_ratio=band_ratio(sizing.target, sizing.slots, fleet.replicas),
+        drift_ratio=drift_ratio(track.arrivals, start_time_s),
+        band_ratio=band_ratio(sizing.target, sizing.slots, fleet.replicas, start_time_s),
     )
 
 

@@ -11,7 +11,7 @@ from scaler.decision import Reason
 from scaler.horizontal.backlog import drain_replicas, drain_time_s, left_over
 from scaler.horizontal.bounds import whole
 from scaler.horizontal.evidence import Evidence
-from scaler.horizontal.record import with_margin
+from scaler.horizontal.record import margin_ratio, with_margin
 from scaler.policy import Policy, Style
 from scaler.seen import Fleet
 
@@ -83,12 +83,12 @@ def _shadow(evidence: Evidence, policy: Policy) -> Iterator[Want]:
     """The smallest imaginary fleet that was late for at most 1 % of the last 300 s, and the margin for a record."""
     if evidence.up is None:
         return
-    replicas = with_margin(evidence.up, evidence.room, policy.behavior.style)
+    replicas = with_margin(evidence.up, evidence.room, evidence.drift_ratio, policy.behavior.style)
     yield Want(
         reason=Reason.SHADOW,
         replicas=replicas,
         text=f"a fleet of {evidence.up.slots / evidence.room:.1f} would have kept the promise, "
-        f"{replicas} with the margin for a record after {evidence.up.bursts} bursts",
+        f"{replicas} with the margin of {margin_ratio(evidence.up, evidence.drift_ratio, policy.behavior.style):.0%}",
     )
 
 

@@ -49,7 +49,8 @@ def rate_rps(arrivals: Arrivals) -> float | None:
     rate = max over w of  l_w - z_w sqrt(I_w l_w / w),  l_w = arrivals of the last w seconds / w,
     w = 10, 20, 60, 180 s with z = 2, 2, 1, 0.
 
-    In smooth traffic a step wins its vote within 10 s; in bursty traffic a burst does not. Measured: bench/scaler.
+    I_w is taken from before the window: a step must not count as noise against itself. In smooth traffic a step wins
+    its vote within 10 s; in bursty traffic a burst does not. Measured: bench/scaler.
     """
     counts = arrivals.bins()
     best: float | None = None
@@ -60,6 +61,8 @@ def rate_rps(arrivals: Arrivals) -> float | None:
         level = count / known_s
         vote = level
         if distrust and level > 0:
-            vote -= distrust * math.sqrt(dispersion(counts[: -(window_s // BIN_S)], window_s // BIN_S) * level / known_s)
+            vote -= distrust * math.sqrt(
+                dispersion(counts[: -(window_s // BIN_S)], window_s // BIN_S) * level / known_s
+            )
         best = vote if best is None else max(best, vote)
     return None if best is None else max(best, 0.0)
