@@ -1,7 +1,7 @@
 """The last hour of one endpoint: what was seen each second and what was decided, so that any part can be replayed.
 
-Both are kept as 32-bit floats; all but the last five minutes are deflated. About 30 KB for an hour of traffic, 150 KB at
-the most.
+Both are kept as 32-bit floats; all but the last five minutes are deflated. About 30 KB for an hour of traffic, at most
+150 KB.
 """
 
 from __future__ import annotations
