@@ -73,6 +73,15 @@ class Bins:
         """Return the bins one cycle later."""
         return Bins(_frozen(self.sums * FADE_RATIO))
 
+    def rescaled(self, latency_ratio: float, most: float = np.inf) -> Bins:
+        """Return the bins with all latencies times a ratio, and none of more weight than `most` requests.
+
+        What slows a replica down as a whole leaves the form of its curve, and so its knee, where it was.
+        """
+        sums = self.sums * np.minimum(1.0, most / np.maximum(self.sums[_COMPLETIONS], 1e-9))
+        sums[[_LATENCY, _P95]] *= latency_ratio
+        return Bins(_frozen(sums))
+
     def with_rows(self, rows: Rows) -> Bins:
         """Return the bins with a cycle added."""
         index = bin_of(rows.k)

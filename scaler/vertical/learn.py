@@ -10,7 +10,6 @@ from scaler.decision import Lesson, TargetReason
 from scaler.policy import Policy
 from scaler.vertical import shift as shift_of
 from scaler.vertical import thresholds
-from scaler.vertical.bins import Bins
 from scaler.vertical.canary import canary, held_by_busiest
 from scaler.vertical.ceiling import ceiling, wall
 from scaler.vertical.curve import fit
@@ -67,11 +66,16 @@ def _skip_s(state: Learner) -> float:
 
 
 def _turn(cycle: Cycle, rows: Rows, state: Learner, policy: Policy) -> tuple[Learner, TargetReason, dict[str, float]]:
-    behind = float(state.bins.points().completions.sum())
-    is_off = shift_of.latency_to_curve_ratio(rows, state.curve, behind) != 1.0
+    known = state.bins.points()
+    ratio = shift_of.latency_to_curve_ratio(rows, state.curve, float(known.completions.sum()))
+    is_off = ratio != 1.0
     shift = shift_of.after(state.shift, is_off=is_off)
-    is_forgotten = is_off and shift.hold_cycles == shift_of.HOLD_CYCLES and shift.cycles == 0
-    seen = (Bins.empty() if is_forgotten else state.bins.faded()).with_rows(rows)
+    is_forgotten = is_off and shift.cycles == 0
+    if is_forgotten:
+        seen = state.bins.rescaled(ratio, shift_of.KEPT_REQUESTS).with_rows(rows)
+    else:
+        drift = shift_of.drift_ratio(rows, known) ** shift_of.DRIFT_SHARE
+        seen = state.bins.faded().rescaled(drift).with_rows(rows)
     points, failures = seen.points(), seen.failures()
     state = replace(
         state,
@@ -83,6 +87,7 @@ def _turn(cycle: Cycle, rows: Rows, state: Learner, policy: Policy) -> tuple[Lea
         errors=aged_errors(state.errors, failures),
         shift=shift,
         cycles=state.cycles + 1,
+        bin_cycles=1 if is_forgotten else state.bin_cycles + 1,
         hold_cycles=max(state.hold_cycles - 1, 0),
         quiet_cycles=state.quiet_cycles + 1,
     )
@@ -90,6 +95,7 @@ def _turn(cycle: Cycle, rows: Rows, state: Learner, policy: Policy) -> tuple[Lea
     evidence = Evidence(
         held_k=held_by_busiest(rows),
         p95_s=_busy_p95_s(rows, state.limit),
+        error_ratio=float(rows.errors.sum() / rows.completions.sum()),
         starting=cycle.starting,
         is_late=cycle.is_late,
         since_rollout_s=cycle.since_rollout_s,

@@ -31,6 +31,7 @@ class Learner:
         errors: What is remembered of failures.
         shift: How long latency has been off the curve.
         cycles: That had traffic.
+        bin_cycles: Of them, those since the bins were last empty.
         asked: Times in a row that a slow raise was wanted.
         hold_cycles: Still without a raise, after errors or full memory.
         full_cuts: Cuts in a row because memory was full, with no line known.
@@ -49,6 +50,7 @@ class Learner:
     errors: Errors = field(default_factory=Errors)
     shift: Shift = field(default_factory=Shift)
     cycles: int = 0
+    bin_cycles: int = 0
     asked: int = 0
     hold_cycles: int = 0
     full_cuts: int = 0

@@ -24,7 +24,7 @@ _WORDS: Mapping[TargetReason, str] = {
     TargetReason.SHIFTED: "latency left the curve: the workload may have changed",
     TargetReason.ERRORS_TIED_TO_LOAD: "requests fail from {bad_k:.3g} in progress",
     TargetReason.ERRORS_TRIAL: "{error_ratio:.1%} fail: trying {trial_limit:.3g} slots",
-    TargetReason.ERRORS_NOT_TIED: "{error_ratio:.1%} fail, with fewer slots as well: not tied to load",
+    TargetReason.ERRORS_NOT_TIED: "{error_ratio:.1%} fail, not tied to load: no raise",
     TargetReason.MEMORY: "memory reaches 90 % at {memory_k:.3g}",
     TargetReason.RESOURCE: "a resource is used up at {resource_k:.3g}",
     TargetReason.UNREACHABLE: "no concurrency meets the latency limit of {limit_s:.3g} s",

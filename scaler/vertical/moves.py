@@ -20,6 +20,7 @@ ONBOARDING_RATIO = 2.0  # most L after a raise in the first cycles / L, and / wh
 RAISE_RATIO = 1.10  # later, where the knee has not been seen yet
 PROVEN_RAISE_RATIO = 1.25  # later, where it has: bursts went as far already
 SMALL_RAISE_RATIO = 1.15  # nearer than this K may be noise, or the next whole slot: it is asked for twice
+FEWEST_CYCLES = 5  # of data, after a restart or another workload: L came from better knowledge than the first curves
 EXERCISED_RATIO = 0.75  # of L, held by some replica, proves that L is more than a number
 ROLLOUT_S = 60.0
 HOLD_CYCLES = 10  # without a raise after errors or full memory
@@ -32,6 +33,7 @@ class Evidence:
     Attributes:
         held_k: Highest concurrency that a replica held.
         p95_s: 95th percentile where replicas were busy; None = not measured.
+        error_ratio: Share of requests that failed.
         starting: Replicas ordered and not Ready.
         is_late: Whether requests waited too long for a slot.
         since_rollout_s: Since the last rollout.
@@ -40,6 +42,7 @@ class Evidence:
 
     held_k: float
     p95_s: float | None
+    error_ratio: float
     starting: int
     is_late: bool
     since_rollout_s: float
@@ -55,6 +58,8 @@ def cut(state: Learner, to: float, policy: Policy) -> Learner:
 def barrier(evidence: Evidence, policy: Policy) -> TargetReason | None:
     """Return what forbids every raise now, of L and of the validated part alike, or None."""
     limit_s = policy.promise.latency_s
+    if evidence.error_ratio > policy.promise.error_ratio:
+        return TargetReason.ERRORS_NOT_TIED
     if evidence.starting > 0:
         return TargetReason.HELD_STARTING
     if evidence.is_late:
@@ -104,7 +109,8 @@ def _raised(state: Learner, to: float, evidence: Evidence, policy: Policy) -> tu
     is_onboarding = state.cycles <= ONBOARDING_CYCLES
     is_proven = state.curve is not None and state.curve.is_saturated
     is_sure = (is_onboarding or is_proven) and to >= SMALL_RAISE_RATIO * state.limit
-    if not is_sure and state.asked == 0:
+    is_new = not is_onboarding and state.bin_cycles < FEWEST_CYCLES
+    if is_new or not (is_sure or state.asked > 0):
         return replace(state, asked=1), TargetReason.CONFIRMING
     ratio = ONBOARDING_RATIO if is_onboarding else PROVEN_RAISE_RATIO if is_proven else RAISE_RATIO
     most = min(ratio * state.limit, ONBOARDING_RATIO * evidence.held_k)

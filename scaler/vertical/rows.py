@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scaler.vertical.values import Cycle, Floats, Integers
+from scaler.vertical.values import Booleans, Cycle, Floats, Integers
 
 HIGHEST_CONCURRENCY = 20_000.0  # past it a reading is a fault, not a load
 HIGHEST_COMPLETIONS = 1e9
@@ -82,7 +82,7 @@ def usable_rows(cycle: Cycle, *, skip_s: float = 0.0) -> Rows:
     )
 
 
-def _plausible(cycle: Cycle) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _plausible(cycle: Cycle) -> Booleans:
     return np.asarray(
         (cycle.in_flight >= 0)
         & (cycle.in_flight <= HIGHEST_CONCURRENCY)
@@ -119,7 +119,7 @@ def _ratio(values: Floats) -> Floats:
     return np.where((values >= 0) & (values <= 2.0), values, np.nan)
 
 
-def _lived_in(cycle: Cycle, good: Floats, ended: Floats) -> tuple[Floats, Floats]:
+def _lived_in(cycle: Cycle, good: Booleans, ended: Booleans) -> tuple[Floats, Floats]:
     """Return the concurrency that the requests which ended in each row lived in, and how much of their life is known.
 
     A request that ends at t lived in [t - R, t]. k = sum_j w_j k(second - j), w the average overlap of such lives with

@@ -1,4 +1,4 @@
-"""Whether the workload became another one: what was learnt of the old must not judge the new."""
+"""Whether the workload became another one: the old must not judge the new."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scaler.vertical.bins import Points
 from scaler.vertical.curve import Curve
 from scaler.vertical.rows import Rows
+from scaler.vertical.values import Booleans, Floats
 
 SHIFTED_RATIO = 1.25  # latency / curve outside 0.8..1.25
 FORGET_AFTER_CYCLES = 2
-HOLD_CYCLES = 2  # after forgetting
+HOLD_CYCLES = 2  # after it
+DRIFT_SHARE = 0.5  # of a significant difference that old bins take on: half each cycle, so that chance cannot add up
+KEPT_REQUESTS = 20.0  # most that an old bin, brought to the new level, counts for when the workload is another one
 _SIGNIFICANT = 3.0
 _RANGE_RATIO = 1.1  # the curve judges only where it was seen
 
@@ -22,7 +26,7 @@ class Shift:
 
     Attributes:
         cycles: In a row.
-        hold_cycles: Still to hold after the bins were forgotten.
+        hold_cycles: Still to hold after the old bins were set back.
     """
 
     cycles: int = 0
@@ -32,10 +36,6 @@ class Shift:
 def latency_to_curve_ratio(rows: Rows, curve: Curve | None, behind: float) -> float:
     """Return measured / fitted latency where it is significantly outside 0.8..1.25, else 1.
 
-    ratio = sum(completions x latency) / sum(completions x R(k)): sums, because the median of skewed sizes is far below
-    their mean. Significant: three standard errors of the rows' own spread and of the curve's, which the same spread
-    over the requests behind it gives.
-
     Args:
         rows: This cycle.
         curve: Of the cycles before; None = there is none yet.
@@ -44,19 +44,40 @@ def latency_to_curve_ratio(rows: Rows, curve: Curve | None, behind: float) -> fl
     if curve is None:
         return 1.0
     seen = (rows.k >= curve.lowest_k / _RANGE_RATIO) & (rows.k <= curve.highest_k * _RANGE_RATIO)
+    ratio = _significant_ratio(rows, seen, curve.latency_s(rows.k), behind)
+    return 1.0 if 1 / SHIFTED_RATIO <= ratio <= SHIFTED_RATIO else ratio
+
+
+def drift_ratio(rows: Rows, points: Points) -> float:
+    """Return measured latency / that of the bins at the same concurrency where the difference is significant, else 1.
+
+    Against the bins, not the curve: where the curve fits badly its error would be taken for a drift, cycle after cycle.
+    """
+    if points.k.size < 2:
+        return 1.0
+    seen = (rows.k >= points.k[0]) & (rows.k <= points.k[-1])
+    expected = np.exp(np.interp(np.log(np.maximum(rows.k, points.k[0])), np.log(points.k), np.log(points.latency_s)))
+    return _significant_ratio(rows, seen, expected, float(points.completions.sum()))
+
+
+def _significant_ratio(rows: Rows, seen: Booleans, expected_s: Floats, behind: float) -> float:
+    """Return sum(completions x latency) / sum(completions x expected), or 1 within three standard errors.
+
+    Sums, because the median of skewed sizes is far below their mean. The error is that of the rows' own spread and of
+    what is expected, which the same spread over the requests behind it gives.
+    """
     if not seen.any():
         return 1.0
-    weight = rows.completions[seen] * curve.latency_s(rows.k[seen])
-    each = rows.latency_s[seen] * rows.completions[seen] / weight
+    weight = rows.completions[seen] * expected_s[seen]
+    each = rows.latency_s[seen] / expected_s[seen]
     ratio = float(np.average(each, weights=weight))
     error = float(np.sqrt((weight**2 * (each - ratio) ** 2).sum()) / weight.sum())
     error *= float(np.sqrt(1 + rows.completions[seen].sum() / max(behind, 1.0)))
-    is_off = not 1 / SHIFTED_RATIO <= ratio <= SHIFTED_RATIO and abs(ratio - 1) > _SIGNIFICANT * error
-    return ratio if is_off else 1.0
+    return ratio if abs(ratio - 1) > _SIGNIFICANT * error else 1.0
 
 
 def after(shift: Shift, *, is_off: bool) -> Shift:
-    """Return the state one cycle later; at FORGET_AFTER_CYCLES the caller forgets its bins."""
+    """Return the state one cycle later; at FORGET_AFTER_CYCLES the caller sets its bins back."""
     if not is_off:
         return Shift(hold_cycles=max(shift.hold_cycles - 1, 0))
     if shift.cycles + 1 >= FORGET_AFTER_CYCLES:
