@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -289,7 +290,7 @@ class Endpoint:
         return work_s > self.policy.promise.queue_wait_s * ready * (self.sizing.slots or self.sizing.target)
 
     def _turn(self, now_s: float, period_s: float) -> int:
-        return int(now_s / period_s - self._phase)
+        return math.floor(now_s / period_s - self._phase)
 
 
 def _learner(policy: Policy, learnt: float | None) -> Learner:
