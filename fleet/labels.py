@@ -66,5 +66,24 @@ SERVED_LOCALLY = f"{DOMAIN}/served-locally"  # local clusters only: a process on
 AGGREGATE_TO_SCALER = f"{DOMAIN}/aggregate-to-scaler"
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
+# The warm pool. Its nodes are born with two taints: one until they are proven warm, one for as long as they are the
+# pool's. `readiness.k8s.io/` is the prefix that Karpenter, Cluster Autoscaler and the readiness controller understand.
+POOL_VERSION = "v1alpha1"
+POOL_KIND = "WarmPool"
+POOL_PLURAL = "warmpools"
+POOL = f"{DOMAIN}/pool"  # label and taint of the pool's nodes, machines and pods; the value names the pool
+READINESS_PREFIX = "readiness.k8s.io/"
+WARM_CONDITION = f"{DOMAIN}/Warm"  # of a node: its reason names the step that is missing
+WARM = f"{DOMAIN}/warm"  # annotation of a node that is open to claims: the image digests proven to be there
+CLAIM = f"{DOMAIN}/claim"  # annotation of a claimed node: see fleet/claim.py
+SPARE = f"{DOMAIN}/spare"  # annotation "true": the planner says that everything on this node fits elsewhere
+KEEP = f"{DOMAIN}/keep"  # annotation "true" of a node that a person wants left alone
+PULLER = f"{DOMAIN}/puller"  # label of the pods that pull a pool's images; the value names the node
+MACHINE = f"{DOMAIN}/machine"  # label of whatever stands for one ordered machine; the value names the provider
+OFFER = f"{DOMAIN}/offer"  # annotation of a machine: zone and capacity type that it was ordered as
+SHAPE = f"{DOMAIN}/shape"  # annotation of a machine and its node: fingerprint of the shape it was ordered as
+ORDER_KEY = f"{DOMAIN}/order"  # annotation: the last order that a scaled object was given
+IMAGES = f"{DOMAIN}/images"  # annotation of a puller pod: what it pulls
+
 DRA_GPU_DRIVERS = "gpu."  # how their names begin: gpu.nvidia.com and others
 FIELD_MANAGER = "berthmaster"

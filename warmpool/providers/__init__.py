@@ -1,0 +1,1 @@
+"""Who makes nodes: one protocol, five ways."""
