@@ -10,13 +10,13 @@ from scaler.policy import Style
 
 _RECORD_MARGIN: Final = {Style.STEADY: 1.0, Style.THRIFTY: 1.5}
 _DRIFT_MARGIN: Final = 1.2  # usual rises
-_LARGEST_DRIFT_MARGIN: Final = 0.5
+_LARGEST_DRIFT_MARGIN: Final = {Style.STEADY: 0.5, Style.THRIFTY: 0.3}
 
 
 def margin_ratio(level: Level, drift_ratio: float, style: Style) -> float:
     """Return the share by which a shadow level is exceeded: the larger of two margins.
 
-    margin = max(m / (1 + k), min(1.2 drift, 0.5)),  m = 1, thrifty 1.5,
+    margin = max(m / (1 + k), min(1.2 drift, c)),  m = 1 and c = 0.5; thrifty 1.5 and 0.3;
     k = minutes of the last 30 in which a fleet of half the level was late
 
     *Record*: after k bursts the next is a record with chance 1 / (k + 1). Under steady load k is large and this margin
@@ -31,7 +31,7 @@ def margin_ratio(level: Level, drift_ratio: float, style: Style) -> float:
         style: Steady or thrifty.
     """
     record = _RECORD_MARGIN[style] / (1 + level.bursts)
-    return max(record, min(_DRIFT_MARGIN * drift_ratio, _LARGEST_DRIFT_MARGIN))
+    return max(record, min(_DRIFT_MARGIN * drift_ratio, _LARGEST_DRIFT_MARGIN[style]))
 
 
 def with_margin(level: Level, slots: float, drift_ratio: float, style: Style) -> int:
