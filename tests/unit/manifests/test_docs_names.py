@@ -14,7 +14,15 @@ from binpack.extender import Outcome
 from binpack.extender_metrics import ExtenderMetrics, Sizes
 from fleet import labels
 from fleet.config import read
+from fleet.kube.credentials import Access, Connection
 from fleet.plan import Reason, SolveStatus
+from scaler.__main__ import SETTINGS_PREFIX as SCALER_PREFIX
+from scaler.balancer.exporter import Exporter
+from scaler.balancer.socket import RuntimeSocket
+from scaler.config import ScalerSettings, Sources
+from scaler.controller.service import Scaler
+from scaler.decision import Reason as ScalingReason
+from tests.support.clock import ManualClock
 
 ROOT = Path(__file__).parents[3]
 DOCS = [ROOT / "docs" / name for name in ("install.md", "operate.md")]
@@ -34,7 +42,16 @@ def metric_names() -> set[str]:
     PlannerMetrics(planner)
     planner.register(WaitingCollector(dict))
     extender = ExtenderMetrics(lambda: NO_SIZES).registry
-    return {metric.name for registry in (planner, extender) for metric in registry.collect()}
+    scaler = CollectorRegistry()
+    Scaler(
+        Connection(lambda: Access(base_url="http://127.0.0.1:9"), ManualClock()),
+        ManualClock(),
+        ScalerSettings(),
+        Sources(),
+        scaler,
+    )
+    exporter = Exporter(RuntimeSocket("nowhere"), ManualClock()).metrics.registry
+    return {metric.name for registry in (planner, extender, scaler, exporter) for metric in registry.collect()}
 
 
 def test_every_reason_is_explained_once():
@@ -49,7 +66,8 @@ def test_every_metric_named_is_there():
 
 
 def test_every_metric_label_named_is_one_that_is_counted():
-    assert set(re.findall(r'outcome="([\w-]+)"', OPERATE)) <= {outcome.value for outcome in Outcome}
+    assert set(re.findall(r'filter_total\{outcome="([\w-]+)"', OPERATE)) <= {outcome.value for outcome in Outcome}
+    assert set(re.findall(r'decisions_total\{reason="([\w-]+)"', OPERATE)) <= {reason.value for reason in ScalingReason}
     assert set(re.findall(r'status="([\w-]+)"', OPERATE)) <= {status.value for status in SolveStatus}
 
 
@@ -59,6 +77,12 @@ def test_every_setting_named_is_read():
     good = {"BERTHMASTER_SETTING_HAND_OVER_AFTER_S": "60"}
     # Raises if one names no setting.
     read(PlannerSettings, prefix="BERTHMASTER_SETTING", environment=dict.fromkeys(found, "0.1") | good, flags={})
+
+
+def test_every_setting_of_the_scaler_named_is_read():
+    found = re.findall(r"`(BERTHMASTER_SCALER_[A-Z_]+)`", OPERATE)
+    assert found
+    read(ScalerSettings, prefix=SCALER_PREFIX, environment=dict.fromkeys(found, "true"), flags={})
 
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)
@@ -76,5 +100,5 @@ def test_every_file_named_is_there(doc):
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)
 def test_every_command_named_is_there(doc):
-    commands = {path.stem for path in (ROOT / "berthmaster/commands").glob("[a-z]*.py")}
+    commands = {path.stem for path in (ROOT / "berthmaster/commands").glob("[a-z]*")}
     assert set(re.findall(r"(?:^|`)berthmaster ([a-z]+)", doc.read_text(), re.MULTILINE)) <= commands
