@@ -34,8 +34,8 @@ from scaler.vertical.survivors import survivors
 
 LEARN_EVERY_S = 30.0
 FORECAST_EVERY_S = 60.0
-# Two seconds without news from a source that speaks once a second are a gap.
-SILENT_AFTER_S = 2.5
+# A source speaks once a second, and waits up to 2 s for one of several balancers: after twice that it is silent.
+SILENT_AFTER_S = 5.0
 _NOBODY = census((), Order(replicas=None, at_s=0.0))
 
 

@@ -15,12 +15,48 @@ class GenerationMeta(MetaObject):
     generation: int = 0
 
 
+class ToldConditionObject(Object):
+    """status.conditions[] of an autoscaler, as far as it is needed again."""
+
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class ToldTargetObject(Object):
+    """status.target: what outlives a restart."""
+
+    learnt: Any = None
+
+
+class ToldStartObject(Object):
+    """status.startTime: what outlives a restart."""
+
+    seconds: Any = None
+
+
+class ToldForecastObject(Object):
+    """status.forecast: what outlives a restart."""
+
+    history: Any = None
+
+
+class ToldObject(Object):
+    """status of an autoscaler: our own words, of which few are needed again; a thousand of them are kept."""
+
+    conditions: list[ToldConditionObject] | None = None
+    target: ToldTargetObject | None = None
+    start_time: ToldStartObject | None = None
+    forecast: ToldForecastObject | None = None
+    service_seconds: Any = None
+
+
 class AutoscalerObject(Object):
-    """A ConcurrencyAutoscaler; spec and status are read elsewhere, field by field."""
+    """A ConcurrencyAutoscaler; its spec is read elsewhere, field by field."""
 
     metadata: GenerationMeta = msgspec.field(default_factory=GenerationMeta)
     spec: dict[str, Any] | None = None
-    status: dict[str, Any] | None = None
+    status: ToldObject | None = None
 
 
 class WorkloadSpecObject(Object):

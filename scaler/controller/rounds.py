@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from fleet.clock import Clock
-from fleet.loop import Rhythm, every
 from scaler.controller.carrier import Carrier
 from scaler.controller.census import Order, census
 from scaler.controller.conditions import Picture
-from scaler.controller.endpoint import Endpoint
+from scaler.controller.endpoint import Endpoint, Kept
 from scaler.controller.meters import Meters
 from scaler.controller.metrics import ScalerMetrics
 from scaler.controller.pods import Pod, Workload
@@ -24,7 +23,9 @@ from scaler.seen import Sample
 
 log = logging.getLogger(__name__)
 
-_SECOND = Rhythm(period_s=1.0, jitter_ratio=0.0, longest_backoff_s=1.0)
+# An exporter needs some milliseconds to write its second down.
+_AFTER_S = 0.1
+_MOST_APART_S = 1.5
 # Endpoints between two breaths of the event loop: some milliseconds.
 _BREATH = 25
 
@@ -75,7 +76,7 @@ class Rounds:
                 group.create_task(self._listen(name, source))
             for meter in self._meters.values():
                 group.create_task(meter.run(lambda: self.endpoints.values()))
-            group.create_task(every(_SECOND, self._beat, self._clock, name="the beat"))
+            group.create_task(self._each_second(self._beat, "the beat"))
 
     def autoscaler_seen(self, autoscaler: Autoscaler) -> None:
         """Take a new or changed autoscaler: its spec is in force from the next second on."""
@@ -83,7 +84,7 @@ class Rounds:
         endpoint = self.endpoints.get(key)
         if spec is not None and (endpoint is None or endpoint.spec.target != spec.target):
             self._carrier.forget(key)
-            kept = kept_in(autoscaler.status if endpoint is None else {})
+            kept = kept_in(autoscaler.told) if endpoint is None else Kept()
             endpoint = Endpoint(key, spec, kept, self._clock.monotonic_s(), self._clock.now_s())
             self.endpoints[key] = endpoint
             self._recount(endpoint, autoscaler)
@@ -115,8 +116,8 @@ class Rounds:
     async def _listen(self, name: str, source: LoadSource) -> None:
         """Ask one balancer once a second and act on what it says at once; its silence delays nobody else's."""
 
-        async def turn() -> None:
-            begun_s = self._clock.monotonic_s()
+        async def turn() -> float:
+            begun_s, newest_s = self._clock.monotonic_s(), float("-inf")
             await source.poll()
             self._refresh()
             for number, endpoint in enumerate(self._of_source(name)):
@@ -126,14 +127,33 @@ class Rounds:
                     endpoint.see(second, extra)
                     endpoint.counted(self._clock.now_s() - self._clock.monotonic_s() + second.at_s, second.arrivals)
                 if seconds:
+                    newest_s = max(newest_s, seconds[-1].at_s)
                     self._turn(endpoint)
                 if number % _BREATH == _BREATH - 1:
                     await self._clock.sleep(0)
             self._metrics.round_s.observe(self._clock.monotonic_s() - begun_s)
+            # The next second will be there a moment after its end: asked for then, decisions are youngest.
+            return newest_s + 1.0 + _AFTER_S
 
-        await every(_SECOND, turn, self._clock, name=f"balancer {name}")
+        await self._each_second(turn, f"balancer {name}")
 
-    async def _beat(self) -> None:
+    async def _each_second(self, turn: Callable[[], Awaitable[float]], name: str) -> None:
+        """Turn once a second from start to start, at the time that the turn before asked for where that is near."""
+        next_s = self._clock.monotonic_s()
+        while True:
+            wanted_s = float("-inf")
+            try:
+                wanted_s = await turn()
+            except Exception:
+                # Broad on purpose: the one place where a fault of a whole turn is caught.
+                self._metrics.faults.inc()
+                log.exception("a turn of %s failed", name)
+            now_s = self._clock.monotonic_s()
+            next_s = wanted_s if 0 < wanted_s - next_s < _MOST_APART_S else next_s + 1.0
+            next_s = max(next_s, now_s)
+            await self._clock.sleep(next_s - now_s)
+
+    async def _beat(self) -> float:
         """Once a second: endpoints without news, those measured by Prometheus, and everything that is only due."""
         self._refresh()
         now_s, wall_s = self._clock.monotonic_s(), self._clock.now_s()
@@ -148,6 +168,7 @@ class Rounds:
                 self._turn(endpoint)
             if number % _BREATH == _BREATH - 1:
                 await self._clock.sleep(0)
+        return float("-inf")
 
     def _turn(self, endpoint: Endpoint) -> None:
         """Decide, learn and look ahead where it is due; one endpoint's fault costs that endpoint one turn."""

@@ -12,6 +12,7 @@ from typing import Any
 from fleet import labels
 from scaler.controller.conditions import LONGEST_TEXT, Condition, Picture, conditions_of
 from scaler.controller.endpoint import Endpoint, Kept
+from scaler.controller.objects import ToldObject
 from scaler.controller.world import Autoscaler
 from scaler.decision import Need
 from scaler.forecast.outlook import as_status
@@ -82,17 +83,17 @@ def kept_text(endpoint: Endpoint) -> str:
     return base64.b64encode(endpoint.kept_forecast()).decode()
 
 
-def kept_in(status: Mapping[str, Any]) -> Kept:
+def kept_in(status: ToldObject) -> Kept:
     """Return what a status keeps of an earlier process; what cannot be read counts as nothing kept."""
-    seconds = _part(status, "startTime").get("seconds")
-    history = _part(status, "forecast").get("history")
+    seconds = status.start_time.seconds if status.start_time else None
+    history = status.forecast.history if status.forecast else None
     try:
         forecast = base64.b64decode(history, validate=True) if isinstance(history, str) else b""
     except (binascii.Error, ValueError):
         forecast = b""
     return Kept(
-        learnt=_number(_part(status, "target").get("learnt")),
-        service_s=_number(status.get("serviceSeconds")),
+        learnt=_number(status.target.learnt) if status.target else None,
+        service_s=_number(status.service_seconds),
         start_times_s=tuple(
             number for value in (seconds if isinstance(seconds, list) else ()) if (number := _number(value)) is not None
         ),
@@ -117,13 +118,12 @@ def stamp(epoch_s: float) -> str:
 
 
 def _dated(conditions: Sequence[Condition], autoscaler: Autoscaler, wall_s: float) -> list[dict[str, Any]]:
-    given = autoscaler.status.get("conditions")
-    before = {one.get("type"): one for one in given if isinstance(one, dict)} if isinstance(given, list) else {}
+    before = {one.type: one for one in autoscaler.told.conditions or ()}
     told = []
     for condition in conditions:
         status = {True: "True", False: "False", None: "Unknown"}[condition.holds]
-        known = before.get(condition.kind, {})
-        since = known.get("lastTransitionTime") if known.get("status") == status else None
+        known = before.get(condition.kind)
+        since = known.last_transition_time if known is not None and known.status == status else None
         told.append(
             {
                 "type": condition.kind,
@@ -192,15 +192,14 @@ def _known(part: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _part(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = status.get(name)
-    return part if isinstance(part, Mapping) else {}
-
-
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # JSON allows integers of any length
+        return None
+    return number if math.isfinite(number) and number > 0 else None
 
 
 def _short(value: float, digits: int = _DIGITS) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fleet.errors import ConfigError
 from scaler.controller.census import Order
-from scaler.controller.objects import AutoscalerObject, RivalObject, WorkloadObject
+from scaler.controller.objects import AutoscalerObject, RivalObject, ToldObject, WorkloadObject
 from scaler.controller.pods import PodBook, Workload
 from scaler.resource import Spec, spec_of
 
@@ -39,7 +39,7 @@ class Autoscaler:
         problems: What is wrong with that one; empty = it is valid.
         created: Creation stamp, to tell who came first.
         annotations: As they stand on the object.
-        status: As it stands on the object.
+        told: What its status says that is needed again.
         raw_spec: As it stands on the object, valid or not.
     """
 
@@ -50,7 +50,7 @@ class Autoscaler:
     problems: tuple[str, ...]
     created: str
     annotations: Mapping[str, str]
-    status: Mapping[str, Any]
+    told: ToldObject
     raw_spec: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -122,7 +122,7 @@ class World:
             problems=problems,
             created=meta.creation_timestamp or "",
             annotations=meta.annotations or {},
-            status=obj.status or {},
+            told=obj.status or ToldObject(),
             raw_spec=obj.spec or {},
         )
         if before is None or before.workload != taken.workload:

@@ -14,13 +14,14 @@ from scaler.controller.census import Order, census
 from scaler.controller.conditions import Picture, conditions_of
 from scaler.controller.due import is_due, told
 from scaler.controller.endpoint import Endpoint, Kept
+from scaler.controller.objects import ToldObject
 from scaler.controller.status import annotations_of, kept_in, kept_text, status_of
 from scaler.controller.world import Claim, Key, World
 from scaler.decision import Reason
 from scaler.resource import spec_of
 from scaler.seen import Phase, Sample
 from tests.support.exporter import a_server
-from tests.support.replicas import a_pod, a_second, a_spec, an_autoscaler
+from tests.support.replicas import a_pod, a_second, a_spec, an_autoscaler, read
 
 KEY = Key(namespace="n", name="a")
 WALL_S = 1_800_000_000.0
@@ -106,7 +107,7 @@ def test_a_restart_keeps_what_its_status_says():
     before = an_endpoint(Kept(learnt=20.0, service_s=0.5, start_times_s=(30.0, 40.0)))
     before.counted(WALL_S, 5.0)
     status = status_of(a_picture(before), now_s=0.0, wall_s=WALL_S, forecast=kept_text(before))
-    kept = kept_in(json.loads(json.dumps(status)))
+    kept = kept_in(read(ToldObject, status))
     assert (kept.learnt, kept.service_s, kept.start_times_s) == (20.0, 0.5, (30.0, 40.0))
     after = an_endpoint(kept)
     assert after.sizing == before.sizing
@@ -117,12 +118,13 @@ def test_a_restart_keeps_what_its_status_says():
     "status",
     [
         {},
-        {"target": None, "startTime": "x", "forecast": {"history": "###"}, "serviceSeconds": "1"},
-        {"target": {"learnt": float("nan")}, "startTime": {"seconds": ["a", None, -1, True]}, "serviceSeconds": 0},
+        {"target": None, "startTime": {"seconds": "x"}, "forecast": {"history": "###"}, "serviceSeconds": "1"},
+        {"target": {"learnt": True}, "startTime": {"seconds": ["a", None, -1, True]}, "serviceSeconds": 0},
+        {"target": {"learnt": "20"}, "forecast": {"history": 7}},
     ],
 )
 def test_a_status_that_cannot_be_read_keeps_nothing(status):
-    assert kept_in(status) == Kept()
+    assert kept_in(read(ToldObject, status)) == Kept()
     assert an_endpoint(Kept(forecast=b"rubbish")).kept_forecast() == b""
 
 
@@ -227,8 +229,8 @@ def test_a_condition_keeps_the_time_of_its_last_change():
     endpoint = an_endpoint()
     seconds(endpoint, 0, 30)
     first = status_of(a_picture(endpoint), now_s=30.0, wall_s=WALL_S)
-    again = status_of(a_picture(endpoint, status=first), now_s=90.0, wall_s=WALL_S + 60)
-    broken = status_of(a_picture(endpoint, Claim.ABSENT, status=again), now_s=95.0, wall_s=WALL_S + 65)
+    again = status_of(a_picture(endpoint, told=read(ToldObject, first)), now_s=90.0, wall_s=WALL_S + 60)
+    broken = status_of(a_picture(endpoint, Claim.ABSENT, told=read(ToldObject, again)), now_s=95.0, wall_s=WALL_S + 65)
     times = [
         {one["type"]: one["lastTransitionTime"] for one in status["conditions"]} for status in (first, again, broken)
     ]
