@@ -9,6 +9,16 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
+
+# Beyond these a value is a slip of the pen, and some would cost every other endpoint: windows are memory, and a count
+# of replicas has 32 bits in the API.
+MOST_REPLICAS: Final = 2**31 - 1
+LONGEST_S: Final = 86_400.0
+LONGEST_LOOK_BACK_UP_S: Final = 3600.0
+LEAST_TARGET: Final = 1e-3
+MOST_TARGET: Final = 1e6
+_MOST_RATIO: Final = 1e6
 
 
 class Mode(StrEnum):
@@ -133,7 +143,7 @@ class Policy:
 
     def problems(self) -> tuple[str, ...]:
         """Return what contradicts itself or cannot be, naming field, bound and value; empty = valid."""
-        return tuple(self._bounds() + self._targets() + self._behaviors())
+        return tuple(self._bounds() + self._targets() + self._behaviors() or self._extremes())
 
     def _bounds(self) -> list[str]:
         found = []
@@ -191,6 +201,31 @@ class Policy:
         if not 0 < promise.error_ratio < 1:
             found.append(f"slo.errorRatio must lie between 0 and 1, got {promise.error_ratio:g}")
         return found
+
+    def _extremes(self) -> list[str]:
+        """Return what is beyond any use; every value is known to be above 0 where it must be."""
+        behavior, promise, target = self.behavior, self.promise, self.target
+        bounds = (
+            ("maxReplicas", self.max_replicas, 1, MOST_REPLICAS),
+            ("targetConcurrency.initial", target.initial, LEAST_TARGET, MOST_TARGET),
+            ("targetConcurrency.min", target.minimum, LEAST_TARGET, MOST_TARGET),
+            ("targetConcurrency.max", target.maximum, LEAST_TARGET, MOST_TARGET),
+            ("targetConcurrency.limit", target.limit, LEAST_TARGET, MOST_TARGET),
+            *((f"signals.extra[{one.name}].target", one.target, 1e-9, 1e15) for one in self.extra),
+            ("behavior.periodSeconds", behavior.period_s, 1e-3, LONGEST_S),
+            ("behavior.scaleUp.lookBackSeconds", behavior.look_back_up_s, 0, LONGEST_LOOK_BACK_UP_S),
+            ("behavior.scaleDown.lookBackSeconds", behavior.look_back_down_s, 0, LONGEST_S),
+            ("behavior.startTimeSeconds", behavior.start_time_s, 0, LONGEST_S),
+            ("behavior.scaleUp.maxRatio", behavior.growth_ratio, 1, _MOST_RATIO),
+            ("behavior.scaleUp.maxReplicas", behavior.growth_replicas, 1, MOST_REPLICAS),
+            ("slo.queueWaitSeconds", promise.queue_wait_s, 1e-3, LONGEST_S),
+            ("slo.latencySeconds", promise.latency_s, 1e-6, LONGEST_S),
+        )
+        return [
+            f"{name} must lie between {low:g} and {high:g}, got {value:g}"
+            for name, value, low, high in bounds
+            if value is not None and not low <= value <= high
+        ]
 
 
 def _positive(*named: tuple[str, float]) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +13,12 @@ from fleet.errors import ConfigError
 from scaler.policy import Behavior, ExtraSignal, ForecastMode, Mode, Policy, Promise, Style, TargetBounds
 
 _E = TypeVar("_E", bound=StrEnum)
+
+_LONGEST_SHOWN = 80
+# What the API server allows in a path: group/version, the name of an object, and the kinds of custom resources.
+_VERSION = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,8 @@ def spec_of(spec: Mapping[str, Any]) -> Spec:
         reader.problems.append("one of signals.balancer and signals.prometheus.inFlight must be given")
     if read.policy.extra and read.queries is None:
         reader.problems.append("signals.extra is asked of signals.prometheus.name, which is not given")
+    if target:
+        reader.problems.extend(_misnamed(read.target))
     limit = read.policy.target.limit
     if limit is not None and limit < read.policy.target.initial:
         reader.problems.append(
@@ -115,6 +124,19 @@ def spec_of(spec: Mapping[str, Any]) -> Spec:
     if reader.problems:
         raise ConfigError(reader.problems)
     return read
+
+
+def _misnamed(target: TargetRef) -> list[str]:
+    """Return what could not stand in a path of the API: a name must lead to the object it names, and nowhere else."""
+    return [
+        f"targetRef.{name} cannot be {_shown(value)}"
+        for name, value, pattern in (
+            ("apiVersion", target.api_version, _VERSION),
+            ("kind", target.kind, _KIND),
+            ("name", target.name, _NAME),
+        )
+        if value and not pattern.fullmatch(value)
+    ]
 
 
 def _policy(reader: _Reader, spec: Mapping[str, Any], signals: Mapping[str, Any]) -> Policy:
@@ -207,7 +229,7 @@ class _Reader:
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            self.problems.append(f"{path} must be an object, got {value!r}")
+            self.problems.append(f"{path} must be an object, got {_shown(value)}")
             return {}
         return value
 
@@ -220,9 +242,9 @@ class _Reader:
 
     def number(self, of: Mapping[str, Any], path: str, default: float | None = None) -> float:
         value = of.get(_key(path), default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
             self.problems.append(
-                f"{path} must be a number, got {value!r}" if value is not None else f"{path} is missing"
+                f"{path} must be a number, got {_shown(value)}" if value is not None else f"{path} is missing"
             )
             return 1.0
         return float(value)
@@ -239,14 +261,16 @@ class _Reader:
     def text(self, of: Mapping[str, Any], path: str, default: str | None = None) -> str:
         value = of.get(_key(path), default)
         if not isinstance(value, str):
-            self.problems.append(f"{path} must be text, got {value!r}" if value is not None else f"{path} is missing")
+            self.problems.append(
+                f"{path} must be text, got {_shown(value)}" if value is not None else f"{path} is missing"
+            )
             return ""
         return value
 
     def flag(self, of: Mapping[str, Any], path: str, *, default: bool) -> bool:
         value = of.get(_key(path), default)
         if not isinstance(value, bool):
-            self.problems.append(f"{path} must be true or false, got {value!r}")
+            self.problems.append(f"{path} must be true or false, got {_shown(value)}")
             return default
         return value
 
@@ -256,8 +280,25 @@ class _Reader:
             return kind(value)
         except ValueError:
             known = ", ".join(kind)
-            self.problems.append(f"{path} must be one of {known}, got {value!r}")
+            self.problems.append(f"{path} must be one of {known}, got {_shown(value)}")
             return default
+
+
+def _is_finite(value: float) -> bool:
+    """Return whether a number is one that a float can hold: JSON allows integers of any length."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message: what a person wrote may be as long as an object may be."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python is willing to write
+        text = "a number of thousands of digits"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _key(path: str) -> str:

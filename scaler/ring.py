@@ -22,6 +22,7 @@ KEPT_S = 3600
 _BLOCK_S = 300
 SECONDS = ("arrivals", "completions", "in_flight", "queued", "errors", "ready", "starting", "draining")
 DECISIONS = ("at_s", "current", "desired", "reason", "target", "slots", "start_time_s")
+_LARGEST = float(np.finfo(np.float32).max)
 _REASONS = tuple(Reason)
 _CODES = {reason: code for code, reason in enumerate(_REASONS)}
 
@@ -104,7 +105,7 @@ class Ring:
         begin, end = (int(np.argmax(known)), len(known) - int(np.argmax(known[::-1]))) if known.any() else (0, 0)
         closed = b"".join(zlib.decompress(decisions) for _, _, decisions in self._blocks)
         made = np.frombuffer(closed + self._decisions.tobytes(), dtype=np.float32)
-        made = made.reshape(-1, len(DECISIONS)).astype(float)
+        made = made.reshape(-1, len(DECISIONS)).astype(np.float64)
         made[:, 0] += self._started_at_s
         made = made[(made[:, 0] >= from_s) & (made[:, 0] <= to_s)]
         return History(
@@ -134,4 +135,5 @@ def _seconds(block: bytes) -> Table:
 
 
 def _number(value: float | None) -> float:
-    return np.nan if value is None else value
+    """Return a value that 32 bits can hold; what is larger was rejected by the rules, too."""
+    return np.nan if value is None or value > _LARGEST else value

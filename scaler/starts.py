@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+from scaler.policy import LONGEST_S
+
 _KEPT: Final = 64
 _PRIOR_WEIGHT: Final = 3  # starts that the stated start time counts as, until real ones outvote it
 _PLANNING_QUANTILE: Final = 0.75
@@ -48,8 +50,8 @@ class StartTimes:
 
     @property
     def planning_s(self) -> float:
-        """Return D as decisions plan with it: three of four starts take no longer; at least 1 s."""
-        return max(1.0, self.quantile_s(_PLANNING_QUANTILE))
+        """Return D as decisions plan with it: three of four starts take no longer; 1 s to a day."""
+        return min(max(1.0, self.quantile_s(_PLANNING_QUANTILE)), LONGEST_S)
 
     @property
     def scheduling_s(self) -> float | None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from scaler.policy import Behavior, Policy
+from scaler.policy import MOST_REPLICAS, Behavior, Policy
 
 _FLOAT_NOISE: Final = 1e-9
 _USUAL_TARGET_RATIO: Final = 0.7  # of the slots: Knative's utilisation, and what the learner aims at
 
 
 def whole(replicas: float) -> int:
-    """Return the replicas that a real need takes: ceil(x - 1e-9); 3 x 0.7 must not cost an eleventh replica."""
-    return math.ceil(replicas - _FLOAT_NOISE)
+    """Return the replicas that a real need takes: ceil(x - 1e-9); 3 x 0.7 must not cost an eleventh replica.
+
+    A need that no float can hold is as good as the most that the API can count.
+    """
+    return math.ceil(min(replicas, MOST_REPLICAS) - _FLOAT_NOISE)
 
 
 def room(target: float, slots: float | None) -> float:

@@ -24,12 +24,12 @@ class ServiceTime:
     __slots__ = ("_before", "_completions", "_filled", "_in_flight", "_last_s", "limit_s")
 
     def __init__(self, known_s: float | None = None) -> None:
-        """Start from a known S, as after a restart, or from none."""
+        """Start from a known S, as after a restart, or from none; one that no counter could have shown is none."""
         self._in_flight = 0.0
         self._completions = 0.0
         self._filled = 0.0
         self._before: float | None = None
-        self._last_s = known_s
+        self._last_s = known_s if known_s is not None and _SHORTEST_S <= known_s <= _LONGEST_S else None
         self.limit_s: float | None = None
 
     def add(self, in_flight: float, completions: float) -> None:
