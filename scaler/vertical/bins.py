@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scaler.vertical.rows import HIGHEST_CONCURRENCY, Rows
+from scaler.vertical.rows import HIGHEST_CONCURRENCY, LOWEST_CONCURRENCY, Rows
 from scaler.vertical.values import Floats, Integers
 
 WIDTH_RATIO = 1.12
-LOWEST = 0.25
-COUNT = 1 + int(np.ceil(np.log(HIGHEST_CONCURRENCY / LOWEST) / np.log(WIDTH_RATIO)))
+COUNT = 1 + int(np.ceil(np.log(HIGHEST_CONCURRENCY / LOWEST_CONCURRENCY) / np.log(WIDTH_RATIO)))
 HALF_LIFE_CYCLES = 23  # of cycles that had traffic: about 12 minutes (measured: bench/scaler)
 FADE_RATIO = 0.5 ** (1 / HALF_LIFE_CYCLES)
 FEWEST_COMPLETIONS = 5.0  # below it a bin says nothing
@@ -117,7 +116,7 @@ class Bins:
 
 def bin_of(k: Floats) -> Integers:
     """Return the bin of each concurrency: floor(ln(k / 0.25) / ln 1.12), the ends holding what lies outside."""
-    at = np.floor(np.log(np.maximum(k, LOWEST) / LOWEST) / np.log(WIDTH_RATIO))
+    at = np.floor(np.log(np.maximum(k, LOWEST_CONCURRENCY) / LOWEST_CONCURRENCY) / np.log(WIDTH_RATIO))
     index: Integers = np.clip(at, 0, COUNT - 1).astype(np.int64)
     return index
 

@@ -22,6 +22,7 @@ _TRIED_CAPACITY = np.append(np.tile(_CAPACITIES, _POWERS.size), np.inf)[:, None]
 _STRAIGHT_RATIO = 0.82  # a bin tells of a and b while k / C is less than this part of its latency
 SATURATED_RATIO = 0.6  # a capacity is believed if it leaves less than this of the error without one
 SATURATED_GAIN = 6.0  # and if it explains more than chance: chi-squared with one degree of freedom, p = 0.014
+_FARTHEST_RATIO = 1e6  # of fitted to measured latency: farther off is no nearer to the truth
 _FREE = 4  # a, b, C and p
 _REFUTED_GAIN = 12.0  # twice that refutes a constant
 _WALL_RATIO = 1.02
@@ -81,11 +82,11 @@ def fit(points: Points, around_k: float, wall_k: float | None = None) -> Curve |
     weight = 1 / (1 / completions + _MODEL_NOISE) / (1 + np.log2(k / around_k) ** 2)
     # Two standard errors below each bin's throughput: a thin bin that was lucky must not hide the capacity.
     capacity = _TRIED_CAPACITY * (k / latency * np.exp(-2 / np.sqrt(completions))).max()
-    bend = (k / capacity / latency) ** _TRIED_POWER
+    bend = np.minimum(k / capacity / latency, _FARTHEST_RATIO) ** _TRIED_POWER
     is_straight = k / capacity / latency < _STRAIGHT_RATIO
     straight = latency * np.where(is_straight, 1 - bend, 1.0) ** (1 / _TRIED_POWER)
     a, b = _line(k, straight, np.where(is_straight, weight / latency**2, 0.0))
-    fitted = ((a + b * k) / latency) ** _TRIED_POWER + bend
+    fitted = np.minimum((a + b * k) / latency, _FARTHEST_RATIO) ** _TRIED_POWER + bend
     error = (weight * (np.log(np.maximum(fitted, 1e-300)) / _TRIED_POWER) ** 2).sum(axis=1)
     flat, level = _scatter(np.log(k / latency), weight), _scatter(np.log(latency), weight)
     noise = max(1.0, float(error.min()) / max(k.size - _FREE, 1))

@@ -23,6 +23,7 @@ MOST_TRIALS = 3
 REST_CYCLES = 20  # after trials in vain; doubles with each series in vain
 _LONGEST_REST_CYCLES = 320
 _BURST_RATIO = 1.25
+_NEVER_RATIO = 1e-9  # below it there is no scatter to measure
 _FEWEST_CLEAN = 50.0  # requests, for a level to count as known to be clean
 _LOWER_RATIO = 0.8  # of the median: a trial must differ
 _SICK_SHARE = 0.8  # of all errors from one replica: that replica is sick, not the fleet too busy
@@ -103,7 +104,7 @@ def dispersion(rows: Rows) -> float:
     for half in (is_high, ~is_high):
         n, e = rows.completions[half], rows.errors[half]
         p = e.sum() / n.sum() if n.size else 0.0
-        if 0 < p < 1:
+        if p * (1 - p) > _NEVER_RATIO:
             found = max(found, float(np.mean((e - n * p) ** 2 / (n * p * (1 - p)))))
     return found
 

@@ -10,8 +10,10 @@ import numpy as np
 from scaler.vertical.values import Booleans, Cycle, Floats, Integers
 
 HIGHEST_CONCURRENCY = 20_000.0  # past it a reading is a fault, not a load
-HIGHEST_COMPLETIONS = 1e9
+LOWEST_COMPLETIONS, HIGHEST_COMPLETIONS = 1e-3, 1e9  # a second shared by several may be told in parts
 SHORTEST_LATENCY_S, LONGEST_LATENCY_S = 1e-6, 86_400.0
+SMALLEST_SIZE, LARGEST_SIZE = 1e-6, 1e12
+LOWEST_CONCURRENCY = 0.25  # below it an average says how seldom requests came, not what they met
 KNOWN_SIZES_RATIO = 0.8  # from this share of known sizes on, latency is counted per unit of size
 LONGEST_CYCLE_S = 600.0
 _FEWEST_COVER = 0.5  # of a request's life that must lie in the cycle, for its concurrency to be known
@@ -70,7 +72,7 @@ def usable_rows(cycle: Cycle, *, skip_s: float = 0.0) -> Rows:
     return Rows(
         replica=cycle.replica[chosen],
         in_flight=cycle.in_flight[chosen],
-        k=lived_k[chosen],
+        k=np.maximum(lived_k[chosen], LOWEST_CONCURRENCY),
         latency_s=_per_size(latency[chosen], cycle.size[chosen], completions),
         p95_s=_plausible_p95_s(cycle.p95_s[chosen]),
         completions=completions,
@@ -86,7 +88,7 @@ def _plausible(cycle: Cycle) -> Booleans:
     return np.asarray(
         (cycle.in_flight >= 0)
         & (cycle.in_flight <= HIGHEST_CONCURRENCY)
-        & (cycle.completions >= 0)
+        & ((cycle.completions == 0) | (cycle.completions >= LOWEST_COMPLETIONS))
         & (cycle.completions <= HIGHEST_COMPLETIONS)
         & (cycle.second >= 0)
         & (cycle.second < LONGEST_CYCLE_S)
@@ -107,7 +109,7 @@ def _plausible_p95_s(p95_s: Floats) -> Floats:
 
 def _per_size(latency_s: Floats, size: Floats, completions: Floats) -> Floats:
     """Return latency per unit of size where the sizes of most requests are known, else as it is."""
-    sized = np.isfinite(size) & (size > 0)
+    sized = (size >= SMALLEST_SIZE) & (size <= LARGEST_SIZE)
     known = completions[sized].sum()
     if not known or known < KNOWN_SIZES_RATIO * completions.sum():
         return latency_s
