@@ -104,8 +104,8 @@ class Ring:
         known = np.isfinite(table[:, -1]) & (at_s > from_s - 1) & (at_s <= to_s)
         begin, end = (int(np.argmax(known)), len(known) - int(np.argmax(known[::-1]))) if known.any() else (0, 0)
         closed = b"".join(zlib.decompress(decisions) for _, _, decisions in self._blocks)
-        made = np.frombuffer(closed + self._decisions.tobytes(), dtype=np.float32)
-        made = made.reshape(-1, len(DECISIONS)).astype(np.float64)
+        rows = np.frombuffer(closed + self._decisions.tobytes(), dtype=np.float32)
+        made = rows.reshape(-1, len(DECISIONS)).astype(np.float64)
         made[:, 0] += self._started_at_s
         made = made[(made[:, 0] >= from_s) & (made[:, 0] <= to_s)]
         return History(
