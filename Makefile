@@ -29,7 +29,7 @@ endif
 	@touch $@
 
 lock: ## renew requirements.lock (needs uv)
-	uv pip compile --quiet --no-header --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev --extra bench --extra demo --extra observer \
+	uv pip compile --quiet --no-header --python-version 3.11 --generate-hashes --no-emit-index-url --extra dev --extra bench --extra demo --extra observer --extra fetch \
 	    pyproject.toml -o requirements.lock
 
 demo: setup ## place 8,152 pods of a real GPU cluster on a real kube-scheduler, on this machine

@@ -1,0 +1,5 @@
+"""`python -m warmpool.fetch`."""
+
+from warmpool.fetch.command import main
+
+main()

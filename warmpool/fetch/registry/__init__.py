@@ -1,0 +1,1 @@
+"""Container images from OCI registries into an OCI image layout."""
