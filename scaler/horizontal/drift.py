@@ -11,7 +11,7 @@ from scaler.horizontal.arrivals import BIN_S, Arrivals
 
 _DETECTION_S: Final = 25.0  # until a rise has won a vote and a decision was taken
 _LONGEST_SMOOTHING: Final = 6  # bins; 60 s, so that single bursts are left to the shadow fleets
-_FEWEST: Final = 30  # differences, 5 min
+_FEWEST: Final = 12  # differences, 2 min
 
 
 def drift_ratio(arrivals: Arrivals, start_time_s: float) -> float:
