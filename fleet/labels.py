@@ -77,6 +77,7 @@ WARM_CONDITION = f"{DOMAIN}/Warm"  # of a node: its reason names the step that i
 WARM = f"{DOMAIN}/warm"  # annotation of a node that is open to claims: the image digests proven to be there
 CLAIM = f"{DOMAIN}/claim"  # annotation of a claimed node: see fleet/claim.py
 SPARE = f"{DOMAIN}/spare"  # annotation "true": the planner says that everything on this node fits elsewhere
+CLOSING = f"{DOMAIN}/closing"  # annotation of a node that is being given up: why
 KEEP = f"{DOMAIN}/keep"  # annotation "true" of a node that a person wants left alone
 PULLER = f"{DOMAIN}/puller"  # label of the pods that pull a pool's images; the value names the node
 MACHINE = f"{DOMAIN}/machine"  # label of whatever stands for one ordered machine; the value names the provider
@@ -84,6 +85,7 @@ OFFER = f"{DOMAIN}/offer"  # annotation of a machine: zone and capacity type tha
 SHAPE = f"{DOMAIN}/shape"  # annotation of a machine and its node: fingerprint of the shape it was ordered as
 ORDER_KEY = f"{DOMAIN}/order"  # annotation: the last order that a scaled object was given
 IMAGES = f"{DOMAIN}/images"  # annotation of a puller pod: what it pulls
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 DRA_GPU_DRIVERS = "gpu."  # how their names begin: gpu.nvidia.com and others
 FIELD_MANAGER = "berthmaster"

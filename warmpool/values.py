@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fleet import labels
@@ -212,6 +212,7 @@ class Why(StrEnum):
     CLAIM_STANDS = "ClaimStands"
     PODS_HERE = "PodsHere"
     # Why it is given up.
+    GOING = "Going"  # somebody else removes it
     WARM_TIMEOUT = "WarmTimeout"
     STEP_TIMEOUT = "StepTimeout"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
@@ -247,9 +248,11 @@ class PoolNode:
         shape: Fingerprint of the shape it was ordered as; "" = not told.
         ordered_at_s: When it was ordered, or first seen.
         state_since_s: When this state began.
+        coming_since_s: When it was ordered, or when it last fell out of warm: what time-outs count from.
+        born_at_s: When it was made; age is counted from here. Survives a restart: see NodeSeen.age_s.
         node_since_s: When the Node was first seen; None = never.
         warm_at_s: When it was first proven warm; None = never. `warm_at_s - ordered_at_s` is its lead time.
-        expires_at_s: When it must be gone; None = never. Survives a restart: see NodeSeen.age_s.
+        expires_at_s: When it must be gone; None = never.
         devices: Allocatable devices; None = not announced.
         claim: The claim on it; None = none.
         claim_text: The annotation as read, "" = none: what a compare-and-swap compares with.
@@ -264,12 +267,17 @@ class PoolNode:
         close_why: Why it is being given up; None = it is not.
         closed_seen_s: When it was first seen closed to pods and claims; None = not closed.
         release_told_s: When its release was last asked for; None = never.
+        is_ordered_here: This process ordered it, so that its times are known from the beginning.
+        lost_since_s: Since when the provider no longer knows it, though the Node is there; None = it does.
+        is_placeholder: Nothing but a count stands behind it yet.
         uid: Of the Node.
     """
 
     name: str
     ordered_at_s: float
     state_since_s: float
+    coming_since_s: float
+    born_at_s: float
     node_name: str = ""
     uid: str = ""
     state: NodeState = NodeState.ORDERED
@@ -294,6 +302,20 @@ class PoolNode:
     close_why: Why | None = None
     closed_seen_s: float | None = None
     release_told_s: float | None = None
+    is_ordered_here: bool = False
+    lost_since_s: float | None = None
+    is_placeholder: bool = False
+
+    @staticmethod
+    def found(name: str, now_s: float, *, age_s: float | None = None) -> PoolNode:
+        """Return a machine or node at its first sight; the age is what the API server's own clock tells of it."""
+        born_at_s = now_s - max(0.0, age_s or 0.0)
+        return PoolNode(name=name, ordered_at_s=now_s, state_since_s=now_s, coming_since_s=now_s, born_at_s=born_at_s)
+
+    @staticmethod
+    def ordered(name: str, offer: Offer, now_s: float) -> PoolNode:
+        """Return a machine that this process has just ordered."""
+        return replace(PoolNode.found(name, now_s), offer=offer, is_ordered_here=True)
 
     @property
     def is_coming(self) -> bool:
@@ -311,6 +333,11 @@ class PoolNode:
         return self.is_coming or self.state is NodeState.WARM
 
     @property
+    def is_claimable(self) -> bool:
+        """Return True if a draw now would get it."""
+        return self.state is NodeState.WARM and not self.is_cordoned
+
+    @property
     def lead_s(self) -> float | None:
-        """Return the seconds from order to warm; None where it was never proven warm."""
-        return None if self.warm_at_s is None else self.warm_at_s - self.ordered_at_s
+        """Return the seconds from order to warm; None where it was never proven warm, or ordered before a restart."""
+        return self.warm_at_s - self.ordered_at_s if self.warm_at_s is not None and self.is_ordered_here else None
