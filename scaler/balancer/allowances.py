@@ -48,13 +48,16 @@ class AutoscalerObject(Object):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Claim:
+    created: str
     backend: str
     allowance: Allowance
     problems: tuple[str, ...]
 
 
 class Allowances:
-    """Sink of the watch. A backend that several autoscalers name belongs to the first of their names; all are told.
+    """Sink of the watch. A backend that several autoscalers name belongs to the oldest; all are told.
+
+    Not to the first by name: whoever may make autoscalers in any namespace could take a backend from its owner.
 
     Attributes:
         problems: What in the objects cannot be used, by NAMESPACE/NAME.
@@ -78,7 +81,12 @@ class Allowances:
             self._claims.pop(key, None)
         else:
             allowance, problems = allowance_of(obj.metadata.annotations or {})
-            self._claims[key] = _Claim(backend=named.backend, allowance=allowance, problems=problems)
+            self._claims[key] = _Claim(
+                created=obj.metadata.creation_timestamp or "",
+                backend=named.backend,
+                allowance=allowance,
+                problems=problems,
+            )
         self._index()
 
     def delete(self, obj: AutoscalerObject) -> None:
@@ -93,7 +101,7 @@ class Allowances:
         owners: dict[str, str] = {}
         found: dict[str, Allowance] = {}
         problems: dict[str, tuple[str, ...]] = {}
-        for key, claim in sorted(self._claims.items()):
+        for key, claim in sorted(self._claims.items(), key=lambda item: (item[1].created, item[0])):
             owner = owners.setdefault(claim.backend, key)
             if owner == key:
                 found[claim.backend] = claim.allowance

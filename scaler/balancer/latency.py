@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 MARK = b"bm1 "
 LOG_FORMAT = "bm1 %b %s %ST %Tw %Tc %Tr %Td %ts"
 _MOST_PER_SECOND = 4096
+_MOST_IN_ALL = 200_000  # 6 MB; a second may last until the balancer's runtime socket answers again
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ def ended_in(line: bytes) -> Ended | None:
 
     Raises:
         ValueError: The line is marked but not of this format.
+        OverflowError: A number in it is larger than any.
     """
     mark = line.find(MARK)
     if mark < 0:
@@ -80,29 +82,34 @@ class LatencyBook:
 
     Attributes:
         unreadable: Lines so far that were not of the format.
-        dropped: Lines so far beyond what one server's second keeps.
+        dropped: Lines so far beyond what a second keeps, of one server or of all.
     """
 
     unreadable: int = 0
     dropped: int = 0
     _found: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    _kept: int = 0
 
     def add(self, line: bytes) -> None:
         """Take one line; one that cannot be read is counted."""
         try:
             ended = ended_in(line)
-        except ValueError:
+        except (ValueError, OverflowError):
             self.unreadable += 1
             return
         if ended is None:
             return
+        if self._kept >= _MOST_IN_ALL:
+            self.dropped += 1
+            return
         of_server = self._found.setdefault((ended.backend, ended.server), [])
         if len(of_server) < _MOST_PER_SECOND:
             of_server.append(ended.latency_s)
+            self._kept += 1
         else:
             self.dropped += 1
 
     def close(self) -> dict[tuple[str, str], Latency]:
         """Return the second's latencies by (backend, server), and begin the next second."""
-        found, self._found = self._found, {}
+        found, self._found, self._kept = self._found, {}, 0
         return {key: latency for key, values in found.items() if (latency := summary(values)) is not None}

@@ -77,7 +77,7 @@ def _shows(request: web.Request, token: TokenFile) -> bool:
         wanted = token.read()
     except ConfigError:
         return False  # a token file that went away lets nobody in
-    return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(), wanted.encode())
+    return scheme.lower() == "bearer" and hmac.compare_digest(shown.strip().encode(errors="replace"), wanted.encode())
 
 
 class Listener:

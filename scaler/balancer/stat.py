@@ -139,7 +139,7 @@ def gauges(text: str) -> Gauges:
         for line in lines:
             if line:
                 row = line.split(",", place + 1)
-                found[row[0], row[1]] = int(row[place])
+                found[row[0], row[1]] = _count(row[place])
     except (KeyError, ValueError, IndexError) as error:
         raise DecodeError(f"show stat: requests in progress cannot be read: {error}") from error
     return found
@@ -177,12 +177,24 @@ def _rows(lines: list[str], fewest: int) -> Iterator[list[str]]:
         yield row
 
 
+def _count(text: str) -> int:
+    """Return a number as HAProxy counts, in 64 bits from 0 on.
+
+    Raises:
+        ValueError: It is none.
+    """
+    value = int(text)
+    if not 0 <= value < 2**64:
+        raise ValueError("not a count of 64 bits")
+    return value
+
+
 def _numbers(columns: Mapping[str, int]) -> Callable[[list[str], str], int]:
     def number(row: list[str], name: str) -> int:
         text = row[columns[name]] if name in columns else ""
         try:
-            return int(text or 0)
+            return _count(text or "0")
         except ValueError as error:
-            raise DecodeError(f"show stat: {name} of {row[0]}/{row[1]} is {text!r}") from error
+            raise DecodeError(f"show stat: {name} of {row[0]}/{row[1]} is {text[:40]!r}") from error
 
     return number

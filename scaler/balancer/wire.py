@@ -7,10 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fleet.errors import DecodeError
 from scaler.balancer.values import BackendSecond
 
 SAMPLES_PATH = "/v1/samples"
 _KEPT = 30
+# What is behind fits into a few answers: 30 s of 5,000 replicas are 29 MB, which nobody would take at once.
+_MOST_BYTES = 2 * 2**20
 
 
 class SecondAnswer(msgspec.Struct, frozen=True):
@@ -33,7 +36,7 @@ class SamplesAnswer(msgspec.Struct, frozen=True):
     Attributes:
         exporter: Random name of this run of the exporter: another one means that it was restarted and counts anew.
         next: What `since` should be next.
-        seconds: Newer than `since`, oldest first; at most the last 30.
+        seconds: Newer than `since`, oldest first; at most the last 30, and of many replicas the newest alone.
     """
 
     exporter: str
@@ -61,9 +64,12 @@ def samples_from(body: bytes) -> SamplesAnswer:
     """Decode an answer.
 
     Raises:
-        msgspec.ValidationError, msgspec.DecodeError: It is none.
+        DecodeError: It is none.
     """
-    return _decoder.decode(body)
+    try:
+        return _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"not an exporter's answer: {error}") from error
 
 
 class Journal:
@@ -84,18 +90,18 @@ class Journal:
         self._kept.append((seq, ended_at_s, msgspec.Raw(_encode(backends))))
 
     def answer(self, since: int, now_s: float) -> bytes:
-        """Return the encoded `SamplesAnswer`; a `since` from the future (another run's) gets everything."""
+        """Return the encoded `SamplesAnswer`; a `since` from the future (another run's) gets everything.
+
+        The newest second is always in it, older ones as far as they fit: what is left out is a gap.
+        """
         newest = self._kept[-1][0] if self._kept else 0
         if since > newest:
             since = 0
-        return _encode(
-            _EncodedAnswer(
-                exporter=self._exporter,
-                next=newest,
-                seconds=tuple(
-                    _EncodedSecond(seq=seq, age_s=round(max(0.0, now_s - ended_at_s), 4), backends=backends)
-                    for seq, ended_at_s, backends in self._kept
-                    if seq > since
-                ),
-            )
-        )
+        seconds: deque[_EncodedSecond] = deque()
+        size = 0
+        for seq, ended_at_s, backends in reversed(self._kept):
+            size += len(bytes(backends))
+            if seq <= since or (seconds and size > _MOST_BYTES):
+                break
+            seconds.appendleft(_EncodedSecond(seq=seq, age_s=round(max(0.0, now_s - ended_at_s), 4), backends=backends))
+        return _encode(_EncodedAnswer(exporter=self._exporter, next=newest, seconds=tuple(seconds)))

@@ -51,7 +51,7 @@ def _is_shown(request: web.Request, token: TokenFile) -> bool:
         wanted = f"Bearer {token.read()}"
     except ConfigError:
         return False
-    return hmac.compare_digest(request.headers.get("Authorization", "").encode(), wanted.encode())
+    return hmac.compare_digest(request.headers.get("Authorization", "").encode(errors="replace"), wanted.encode())
 
 
 def _seconds(request: web.Request, name: str, default: float) -> float:

@@ -17,6 +17,10 @@ from scaler.seen import usable
 _PATIENCE_S = 2.0
 _OLDEST_S = 60.0
 _LARGEST_DRIFT_S = 3.0
+# An answer cannot tell of more seconds than there were: what would lie further ahead of the clock than this is not one.
+_MOST_AHEAD_S = 5.0
+_LARGEST_SEQ = 2**53
+_MOST_REQUESTS = 1e9  # in one second, or at once; more is a broken counter, not traffic
 _COUNTS = ("arrivals", "completions", "given_up", "in_flight", "queued", "errors")
 _SERVER_COUNTS = ("in_flight", "queued", "completions", "errors")
 _PREFERENCE = (ServerState.SERVING, ServerState.DRAINING, ServerState.DOWN, ServerState.EMPTY)
@@ -48,13 +52,15 @@ class Counts:
         restarts: Runs that ended.
         repeated: Seconds that came twice.
         late: Seconds that came after the others had gone on.
-        unusable: Numbers that were not finite or below 0.
+        ahead: Seconds that cannot have been yet.
+        unusable: Numbers that were not finite, below 0, or larger than any traffic.
     """
 
     gaps: int = 0
     restarts: int = 0
     repeated: int = 0
     late: int = 0
+    ahead: int = 0
     unusable: int = 0
 
 
@@ -96,13 +102,22 @@ class Timeline:
             if second.seq <= known.seen:
                 self.counts.repeated += 1
                 continue
+            if second.seq > _LARGEST_SEQ:
+                self.counts.unusable += 1
+                continue
             if not known.seen or abs(known.base + second.seq - at_s) > _LARGEST_DRIFT_S:
                 # A new run's first second may round to the last tick of the run before: no tick is told twice.
                 tick = round(at_s)
                 known.base = (tick if known.last is None else max(tick, known.last + 1)) - second.seq
             elif second.seq > known.seen + 1:
                 self.counts.gaps += second.seq - known.seen - 1
-            known.seen, known.last = second.seq, known.base + second.seq
+            known.seen = second.seq
+            if known.base + second.seq > at_s + _MOST_AHEAD_S:
+                # Taken, it would push this line ahead of its own clock for ever, and the others' seconds out of it.
+                self.counts.ahead += 1
+                known.base = round(at_s) - second.seq
+                continue
+            known.last = known.base + second.seq
             self._put(sender, known.last, at_s, second.backends)
 
     def _put(self, sender: int, tick: int, at_s: float, backends: Iterable[BackendSecond]) -> None:
@@ -148,7 +163,7 @@ class Timeline:
         )
 
     def _usable(self, value: float | None) -> float | None:
-        if value is None or usable(value):
+        if value is None or (usable(value) and value <= _MOST_REQUESTS):
             return value
         self.counts.unusable += 1
         return None

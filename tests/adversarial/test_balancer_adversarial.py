@@ -63,7 +63,7 @@ json_values = st.recursive(
 def test_another_answer_is_refused_or_put_on_the_line(value: object) -> None:
     try:
         answer = samples_from(msgspec.json.encode(value))
-    except msgspec.DecodeError:
+    except DecodeError:
         return
     line = Timeline(senders=1)
     line.take(0, answer, 100.0)

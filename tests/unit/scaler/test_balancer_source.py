@@ -134,12 +134,3 @@ async def test_what_came_while_nobody_answered_is_not_lost() -> None:
         one.does = "answer"
         await made.poll()
         assert [second.arrivals for second in made.take("e")] == [1, 2, 3, 4]
-
-
-async def test_a_backend_that_nobody_takes_keeps_two_minutes() -> None:
-    async with exporters(1) as (one,), source(one.url) as made:
-        for _ in range(6):
-            for _ in range(25):
-                one.second(e=1.0)
-            await made.poll()
-        assert len(made.take("e")) == 120
