@@ -126,11 +126,15 @@ class ShadowFleets:
         return Level(slots=slots, bursts=bursts)
 
     def rebase(self, unit_slots: float, most_replicas: int) -> None:
-        """Go on with another grid: each size takes over what the nearest old one has lived."""
+        """Go on with another grid: each size takes over what the nearest old one has lived.
+
+        Sizes below the old grid that are smaller than what runs now would have been late all along.
+        """
         grid = _grid(unit_slots, most_replicas)
         wanted = max(1, int(np.searchsorted(grid, self._sizes[-1])) + 1)
         sizes = grid[:wanted].copy()
         nearest = np.abs(np.log(sizes[:, None] / self._sizes[None, :])).argmin(axis=1)
+        overloaded = sizes < min(float(self._sizes[0]), float(self._running[0]))
         self._grid = grid
         self._sizes = sizes
         self._queued = self._queued[nearest]
@@ -138,6 +142,8 @@ class ShadowFleets:
         self._scratch = np.zeros(len(sizes))
         self._late_recent = self._late_recent[:, nearest]
         self._late_minute = self._late_minute[:, nearest]
+        self._late_recent[:, overloaded] = self._arrivals_recent[:, None]
+        self._late_minute[:, overloaded] = self._arrivals_minute[:, None]
 
     def _rows(self, count: int) -> Floats | NDArray[np.intp]:
         rows = len(self._arrivals_minute)
