@@ -103,7 +103,7 @@ class Partial:
             os.fsync(self._descriptor)
             os.rename(self._part, self._target)
             sync_folder(self._target.parent)
-            self._journal.unlink(missing_ok=True)
+            _unlink_journal(self._target)
 
     def reset(self) -> None:
         """Throw away what is there; the lock stays."""
@@ -115,15 +115,14 @@ class Partial:
         """Remove the partial file if nothing says what is in it: it could never be gone on with."""
         with suppress(OSError):
             if not self._journal.exists() and os.stat(self._part).st_ino == os.fstat(self._descriptor).st_ino:
-                self._part.unlink()
+                os.unlink(self._part)
 
     def allocated_bytes(self) -> int:
         """Return what the partial file already holds of the disk."""
         return os.fstat(self._descriptor).st_blocks * 512
 
     def _forget(self) -> None:
-        if self._journal.exists():
-            self._journal.unlink()
+        if _unlink_journal(self._target):
             sync_folder(self._target.parent)
 
     def _read(self) -> Journal | None:
@@ -151,8 +150,10 @@ def opened(target: Path) -> Iterator[Partial]:
     try:
         yield partial
     finally:
-        partial.tidy()
-        os.close(descriptor)
+        try:
+            partial.tidy()
+        finally:
+            os.close(descriptor)
 
 
 def _locked(target: Path) -> int:
@@ -174,6 +175,27 @@ def _locked(target: Path) -> int:
         os.close(descriptor)
 
 
+def sweep(target: Path) -> None:
+    """Remove what a stop between the last two calls left: a journal whose partial file has its final name."""
+    if not beside(target, PART_SUFFIX).exists():
+        with _told(target):
+            _unlink_journal(target)
+
+
+def _unlink_journal(target: Path) -> bool:
+    path = beside(target, JOURNAL_SUFFIX)
+    is_gone = False
+    for name in (path, _fresh(path)):
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+            is_gone = True
+    return is_gone
+
+
+def _fresh(path: Path) -> Path:
+    return path.with_name(path.name + ".new")
+
+
 def beside(target: Path, suffix: str) -> Path:
     """Return the hidden name next to a target."""
     return target.with_name(f".{target.name}{suffix}")
@@ -181,7 +203,7 @@ def beside(target: Path, suffix: str) -> Path:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a small file so that it is there whole or not at all, after a crash too."""
-    fresh = path.with_name(path.name + ".new")
+    fresh = _fresh(path)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         rest = memoryview(content)

@@ -94,6 +94,7 @@ async def _there(wanted: Wanted, seen: FileMeter) -> Fetched | None:
     found = await asyncio.to_thread(disk.sha256_of, wanted.target)
     if found != wanted.sha256:
         return None
+    disk.sweep(wanted.target)
     size = wanted.target.stat().st_size
     seen.state, seen.size_bytes, seen.done_bytes, seen.kept_bytes = "done", size, size, size
     return Fetched(target=wanted.target, sha256=found, size_bytes=size, source="", received_bytes=0, kept_bytes=size)
