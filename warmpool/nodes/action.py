@@ -1,4 +1,4 @@
-"""What one node's state machine wants done. Plain values: a shell carries them out, in any order, and may fail to.
+"""What one node's state machine wants done. Plain values: a shell carries them out in their order, and may fail to.
 
 Nothing is remembered of an action that was asked for, but for releases: what did not happen is asked for again at the
 next tick, because what is wanted follows from what is seen.

@@ -58,7 +58,9 @@ def advance(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits
         actions += more
     actions += _pulls(seen, node, pool, now_s, limits)
     if seen.facts is not None and not seen.facts.is_deleting:
-        actions += marks(seen.facts, node, pool)
+        # In order: a mark relies on the claim that was read, or on its having been removed just before.
+        is_unclaimed = any(isinstance(action, Unclaim) for action in actions)
+        actions += marks(replace(seen.facts, claim="") if is_unclaimed else seen.facts, node, pool)
     return node, actions
 
 
@@ -217,10 +219,9 @@ def _leave(
     state, why, detail = to
     news: tuple[Action, ...] = ()
     if state is NodeState.FAILED and node.state in COMING:
-        news = (
-            Step(state=node.state, duration_s=now_s - node.state_since_s),
-            Outcome(offer=node.offer, ordered_at_s=node.ordered_at_s, why=why, detail=detail),
-        )
+        news = (Step(state=node.state, duration_s=now_s - node.state_since_s),)
+        if node.node_since_s is None:  # what fails on a node that registered says nothing about the offer
+            news += (Outcome(offer=node.offer, ordered_at_s=node.ordered_at_s, why=why, detail=detail),)
     node = _entered(replace(node, state=state, why=why, detail=detail), node.state, now_s)
     if state not in GONE:
         return node, news
