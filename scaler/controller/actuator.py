@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fleet import labels
-from fleet.errors import ApiError, Conflict, NotFound, NotLeading
+from fleet.errors import ApiError, Conflict, Invalid, NotFound, NotLeading
 from fleet.kube import paths as kube_paths
 from fleet.kube.client import Client
 from scaler.controller import paths
@@ -99,25 +99,31 @@ class Actuator:
             return await self._write(path, replicas, now.version)
 
     async def mark(self, pods: Mapping[str, Pod], victims: Sequence[str]) -> None:
-        """Let a Deployment's ReplicaSet choose these Ready pods first; what cannot be marked is left to its choice."""
-        first = [name for name in victims if name in pods and pods[name].phase is Phase.READY][:_MOST_MARKS]
-        for name in first:
-            if pods[name].cost != _FIRST:
-                await self._annotate(pods[name], _FIRST)
-        for pod in [pod for pod in pods.values() if pod.cost == _FIRST and pod.name not in first][:_MOST_MARKS]:
-            await self._annotate(pod, None)
+        """Let a Deployment's ReplicaSet choose these Ready pods first; what cannot be marked is left to its choice.
 
-    async def _annotate(self, pod: Pod, cost: str | None) -> None:
+        Marks are wishes: the first that is refused, or not answered, ends them, so that the count need not wait.
+        """
+        first = [name for name in victims if name in pods and pods[name].phase is Phase.READY][:_MOST_MARKS]
+        wanted = [(pods[name], _FIRST) for name in first if pods[name].cost != _FIRST]
+        stale = [pod for pod in pods.values() if pod.cost == _FIRST and pod.name not in first][:_MOST_MARKS]
+        for pod, cost in (*wanted, *((pod, None) for pod in stale)):
+            if not await self._annotate(pod, cost):
+                return
+
+    async def _annotate(self, pod: Pod, cost: str | None) -> bool:
+        """Return whether to go on: it was marked, or is gone."""
         body = _encode({"metadata": {"uid": pod.uid, "annotations": {labels.POD_DELETION_COST: cost}}})
         try:
             await self._client.merge_patch(kube_paths.pod(pod.namespace, pod.name), body, timeout_s=_CALL_S)
         except NotLeading:
             self.counts["not-leading"] += 1
+            return False
         except ApiError as error:
             self.counts["mark-failed"] += 1
             log.info("pod %s/%s not marked: %s", pod.namespace, pod.name, error)
-        else:
-            self.counts["marked"] += 1
+            return isinstance(error, NotFound | Conflict | Invalid)
+        self.counts["marked"] += 1
+        return True
 
     async def _write(self, path: str, replicas: int, version: str) -> Setting:
         body = _encode({"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}})
@@ -151,7 +157,7 @@ class Actuator:
 
 def _setting(answer: ScaleObject) -> Setting:
     return Setting(
-        replicas=answer.spec.replicas or 0,
+        replicas=max(0, answer.spec.replicas or 0),
         version=answer.metadata.resource_version,
         selector=(answer.status.selector if answer.status else None) or "",
     )

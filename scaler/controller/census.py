@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from scaler.controller.pods import Pod
 from scaler.seen import Fleet, Phase, Replica
 
+# Anybody may write any count into a workload of their own: two billion replicas must not be two billion numbers here.
+_MOST_MISSING = 5000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
@@ -34,7 +37,8 @@ class Census:
         pods: Live pods (not ended) by name.
         names: Name of the pod at each address; an address that two pods share names neither.
         stuck: Pods that hold a place of the order and cannot come up by waiting.
-        missing: Replicas ordered for which there is no pod yet; they count as starting.
+        missing: Replicas ordered for which there is no pod yet; they count as starting, 5,000 of them at most.
+        unseen: The rest of them: nothing is decided of these, they stay ordered.
         version: Template hash of the newest pods; "" = no pod.
     """
 
@@ -44,6 +48,7 @@ class Census:
     stuck: int
     missing: int
     version: str
+    unseen: int = 0
 
 
 def census(pods: Iterable[Pod], order: Order) -> Census:
@@ -61,7 +66,8 @@ def census(pods: Iterable[Pod], order: Order) -> Census:
     draining = sum(pod.phase is Phase.DRAINING for pod in live)
     since = sorted(pod.since_s for pod in live if pod.phase is Phase.STARTING)
     held = ready + stuck + len(since)
-    missing = 0 if order.replicas is None else max(0, order.replicas - held)
+    without_pod = 0 if order.replicas is None else max(0, order.replicas - held)
+    missing = min(without_pod, _MOST_MISSING)
     surplus = 0 if order.replicas is None else max(0, held - order.replicas)
     given_up = min(surplus, len(since))
     if given_up:
@@ -79,6 +85,7 @@ def census(pods: Iterable[Pod], order: Order) -> Census:
         stuck=stuck,
         missing=missing,
         version=max(live, key=lambda pod: pod.since_s).version if live else "",
+        unseen=without_pod - missing,
     )
 
 
@@ -100,10 +107,11 @@ def replicas(pods: Iterable[Pod], in_flight: Mapping[str, float]) -> tuple[Repli
 def order_for(desired: int, census: Census, max_replicas: int) -> int:
     """Return the count to set so that `desired` replicas serve or start, stuck pods beside them.
 
-    count = min(max, desired + min(stuck, ready // 2)): a pod that cannot come up is replaced while others of its kind
-    do come up; where none does, more of them would not help.
+    count = min(max, desired + min(stuck, ready // 2) + unseen): a pod that cannot come up is replaced while others of
+    its kind do come up; where none does, more of them would not help.
     """
-    return min(max_replicas, desired + min(census.stuck, census.fleet.ready // 2)) if desired else 0
+    beside = min(census.stuck, census.fleet.ready // 2) + census.unseen
+    return min(max_replicas, desired + beside) if desired else 0
 
 
 def _names(live: list[Pod]) -> dict[str, str]:

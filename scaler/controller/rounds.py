@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from fleet.clock import Clock
+from scaler.balancer.values import BackendSecond
 from scaler.controller.carrier import Carrier
 from scaler.controller.census import Order, census
 from scaler.controller.conditions import Picture
@@ -122,12 +124,9 @@ class Rounds:
             self._refresh()
             for number, endpoint in enumerate(self._of_source(name)):
                 seconds = source.take(endpoint.spec.balancer.backend) if endpoint.spec.balancer else ()
-                extra = self._extra(endpoint) if seconds and endpoint.policy.extra else None
-                for second in seconds:
-                    endpoint.see(second, extra)
-                    endpoint.counted(self._clock.now_s() - self._clock.monotonic_s() + second.at_s, second.arrivals)
                 if seconds:
                     newest_s = max(newest_s, seconds[-1].at_s)
+                    self._hear(endpoint, seconds)
                     self._turn(endpoint)
                 if number % _BREATH == _BREATH - 1:
                     await self._clock.sleep(0)
@@ -159,34 +158,50 @@ class Rounds:
         now_s, wall_s = self._clock.monotonic_s(), self._clock.now_s()
         for number, endpoint in enumerate(list(self.endpoints.values())):
             if endpoint.spec.balancer is None:
-                sample = self._sample(endpoint, now_s)
-                endpoint.take(sample)
-                endpoint.counted(wall_s, sample.arrivals)
+                with self._alone(endpoint):
+                    sample = self._sample(endpoint, now_s)
+                    endpoint.take(sample)
+                    endpoint.counted(wall_s, sample.arrivals)
                 self._turn(endpoint)
             elif endpoint.is_silent(now_s):
-                endpoint.take(Sample(at_s=now_s, extra=self._extra(endpoint) if endpoint.policy.extra else {}))
+                with self._alone(endpoint):
+                    endpoint.take(Sample(at_s=now_s, extra=self._extra(endpoint) if endpoint.policy.extra else {}))
                 self._turn(endpoint)
             if number % _BREATH == _BREATH - 1:
                 await self._clock.sleep(0)
         return float("-inf")
 
     def _turn(self, endpoint: Endpoint) -> None:
-        """Decide, learn and look ahead where it is due; one endpoint's fault costs that endpoint one turn."""
+        """Decide, learn and look ahead where it is due."""
         autoscaler = self._world.autoscalers.get(endpoint.key)
-        if autoscaler is None:
-            return
+        if autoscaler is None or self.endpoints.get(endpoint.key) is not endpoint:
+            return  # while others had their turn it was deleted, or given another workload and begun anew
         is_due = True
-        try:
+        with self._alone(endpoint):
             now_s = self._clock.monotonic_s()
             is_due = self._decide_if_due(endpoint, autoscaler, now_s)
             is_due |= endpoint.learn_if_due(now_s) is not None
             endpoint.look_ahead_if_due(now_s, self._clock.now_s())
-        except Exception:
-            # Broad on purpose: a fault with one endpoint must not stop the decisions of all the others.
-            self._metrics.faults.inc()
-            log.exception("a turn of %s failed", endpoint.key)
         if is_due:
             self._tell(autoscaler)
+
+    def _hear(self, endpoint: Endpoint, seconds: Sequence[BackendSecond]) -> None:
+        """Let an endpoint take what came."""
+        with self._alone(endpoint):
+            extra = self._extra(endpoint) if endpoint.policy.extra else None
+            for second in seconds:
+                endpoint.see(second, extra)
+                endpoint.counted(self._clock.now_s() - self._clock.monotonic_s() + second.at_s, second.arrivals)
+
+    @contextmanager
+    def _alone(self, endpoint: Endpoint) -> Iterator[None]:
+        """Let a fault with one endpoint cost that endpoint one turn, and nobody else anything."""
+        try:
+            yield
+        except Exception:
+            # Broad on purpose: see above.
+            self._metrics.faults.inc()
+            log.exception("a turn of %s failed", endpoint.key)
 
     def _decide_if_due(self, endpoint: Endpoint, autoscaler: Autoscaler, now_s: float) -> bool:
         if not endpoint.is_due(now_s):

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from fleet.errors import DecodeError
 
 _SPLIT = re.compile(r",(?![^(]*\))")
+# A ReplicaSet's is a few labels; whoever makes a resource of their own may write megabytes here, and splitting is
+# quadratic.
+_LONGEST = 8192
 _IN = re.compile(r"^(\S+)\s+(in|notin)\s+\(([^)]*)\)$")
 
 
@@ -47,8 +50,10 @@ def selector_from(text: str) -> Selector | None:
     """Return the selector; None for an empty one, which must select nothing here rather than everything.
 
     Raises:
-        DecodeError: A term cannot be read.
+        DecodeError: A term cannot be read, or it is longer than any that selects pods.
     """
+    if len(text) > _LONGEST:
+        raise DecodeError(f"a label selector of {len(text)} characters is not read: {_LONGEST} are the most")
     terms = tuple(_term(part.strip()) for part in _SPLIT.split(text) if part.strip())
     return Selector(terms=terms) if terms else None
 
