@@ -98,7 +98,7 @@ def credentials(raw: bytes, place: str) -> dict[str, Credential]:
 def _credential(entry: Mapping[str, Any]) -> Credential:
     user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
     if entry.get("auth"):
-        decoded = base64.b64decode(str(entry["auth"])).decode()
+        decoded = base64.b64decode(str(entry["auth"]), validate=True).decode()
         user, _, password = decoded.rstrip("\0").partition(":")
     return Credential(
         user=user,
