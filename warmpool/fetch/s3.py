@@ -132,11 +132,12 @@ class _Told:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        # The library tells a missing object by Python's own exception, not by the one that it documents.
+        if isinstance(error, (FileNotFoundError, self._kinds.NotFoundError)):
+            raise NotThere(f"{self._place}: {_short(error)}") from error
         if not isinstance(error, self._kinds.BaseError):
             return
         message = f"{self._place}: {_short(error)}"
-        if isinstance(error, self._kinds.NotFoundError):
-            raise NotThere(message) from error
         if isinstance(error, self._kinds.PreconditionError):
             raise Changed(f"{self._place}: changed while it was read") from error
         if isinstance(error, self._kinds.GenericError):
