@@ -19,6 +19,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _DIGEST = re.compile(r"sha256:[a-f0-9]{64}", re.ASCII)
 # What a registry's client and the kubelet take; nothing that could mean more than a name in a command or a path.
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", re.ASCII)
+_READERS = {"cpu": quantity.milli, "memory": quantity.units, "pods": quantity.units}
 # These cannot say which node goes, so they cannot replace an old one.
 _CANNOT_ROTATE = frozenset({ProviderKind.CAPACITY_BUFFER, ProviderKind.ADOPT})
 
@@ -111,12 +112,7 @@ def problems(spec: Spec) -> list[str]:
         found.append(f"size.max must be from 1 to {MOST_NODES}, got {pool.max_nodes}")
     found.extend(_objective_problems(pool))
     for image in pool.images:
-        if not _REFERENCE.fullmatch(image.reference):
-            found.append(f"images[].reference cannot be {shown(image.reference)}")
-        if image.digest and not _DIGEST.fullmatch(image.digest):
-            found.append(f"images[].digest must be sha256: and 64 hexadecimal digits, got {shown(image.digest)}")
-        if image.digest and "@" in image.reference:
-            found.append(f"images[].reference {image.reference} holds a digest already: give it in digest alone")
+        found.extend(_image_problems(image))
     if pool.surge_nodes < 1:
         found.append(f"rotation.surge must be at least 1, got {pool.surge_nodes}")
     for name, value in (("expireAfter", pool.expire_after_s), ("warmTimeout", pool.warm_timeout_s)):
@@ -130,6 +126,17 @@ def problems(spec: Spec) -> list[str]:
         found.append(f"pull.namespace cannot be {shown(spec.pull_namespace)}")
     if spec.serves.match_labels and not spec.serves.namespaces:
         found.append("serves.matchLabels without serves.namespaces names nobody")
+    return found
+
+
+def _image_problems(image: Image) -> list[str]:
+    found = []
+    if not _REFERENCE.fullmatch(image.reference):
+        found.append(f"images[].reference cannot be {shown(image.reference)}")
+    if image.digest and not _DIGEST.fullmatch(image.digest):
+        found.append(f"images[].digest must be sha256: and 64 hexadecimal digits, got {shown(image.digest)}")
+    if image.digest and "@" in image.reference:
+        found.append(f"images[].reference {image.reference} holds a digest already: give it in digest alone")
     return found
 
 
@@ -189,7 +196,7 @@ def _resources(reader: FieldReader, part: Mapping[str, Any]) -> Resources:
     amounts: dict[str, int] = {}
     for name, value in part.items():
         try:
-            amounts[name] = quantity.milli(str(value)) if name == "cpu" else quantity.whole(str(value))
+            amounts[name] = _READERS.get(name, quantity.whole)(str(value))
         except QuantityError as error:
             reader.problems.append(f"shape.resources.{shown(name)}: {error}")
     rest = {name: amount for name, amount in amounts.items() if name not in ("cpu", "memory", "pods")}
