@@ -61,7 +61,7 @@ def decide(
         The decision, and the state for the next one.
     """
     evidence = read(track, fleet, sizing, policy, now_s, start_time_s, floor)
-    state = _noticed(evidence, fleet, policy, state, now_s)
+    state = _noticed(evidence, fleet, policy, state, now_s, track.resumed_s)
     verdict = _judge(evidence, fleet, policy, state, now_s, track.busy_s, survivors)
     desired = within(policy, verdict.replicas)
     reason, text = verdict.reason, verdict.text
@@ -83,10 +83,14 @@ def decide(
     return decision, state
 
 
-def _noticed(evidence: Evidence, fleet: Fleet, policy: Policy, state: HorizontalState, now_s: float) -> HorizontalState:
+def _noticed(
+    evidence: Evidence, fleet: Fleet, policy: Policy, state: HorizontalState, now_s: float, resumed_s: float
+) -> HorizontalState:
     """Return the state with what this moment teaches."""
     if evidence.is_partial:
         state = replace(state, blind_s=now_s, is_fresh=False)
+    elif resumed_s > state.blind_s:
+        state = replace(state, blind_s=resumed_s)
     if evidence.need is not None:
         state = state.with_peak(evidence.need * evidence.target, now_s, shrink.window_s(evidence, policy))
     if fleet.replicas == 0:

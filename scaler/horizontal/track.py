@@ -17,6 +17,7 @@ from scaler.seen import Fleet, Sample, usable
 
 _CALM_S: Final = 30
 _MOST_AHEAD_S: Final = 10.0
+_LONGEST_GAP_S: Final = 5.0
 _MOST_REQUESTS: Final = 1e9  # in one second, or at once; more is a broken counter, not traffic
 _REBASE_RATIO: Final = 1.25
 
@@ -36,6 +37,7 @@ class Track:
         busy_s: Last second that was not known to be without a request.
         at_s: Time of the last sample.
         known_s: Time of the last one whose requests in progress were known.
+        resumed_s: Time of the last such one that came after a gap: what was seen before it is no part of a window.
         expected: Names of the signals that came at least once.
         rejected: Values that were not a number, infinite, negative, absurd, or out of time.
     """
@@ -57,6 +59,7 @@ class Track:
         self.started_at_s = started_at_s
         self.at_s = started_at_s
         self.known_s = started_at_s
+        self.resumed_s = started_at_s
         self.expected: set[str] = set()
         self.rejected = 0
 
@@ -85,6 +88,9 @@ class Track:
         for name, window in self.extra.items():
             window.add(self._clean(sample.extra.get(name), name, math.inf))
         if in_flight is not None:
+            if self.at_s - self.known_s > max(_LONGEST_GAP_S, self._policy.behavior.period_s):
+                # Decisions notice a gap while it lasts, unless they stood still as well: a process that was stopped.
+                self.resumed_s = self.at_s
             self.known_s = self.at_s
         if gap or not (in_flight == 0 and not queued and not arrivals):
             self.busy_s = self.at_s
