@@ -47,3 +47,27 @@ def autoscalers(namespace: str = "", name: str = "", subresource: str = "") -> s
     if name:
         path += f"/{quote(name, safe='')}"
     return f"{path}/{subresource}" if subresource else path
+
+
+def config_maps(namespace: str, name: str = "") -> str:
+    """Return the path of a namespace's ConfigMaps, or of one of them."""
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
+    return f"{path}/{quote(name, safe='')}" if name else path
+
+
+def custom(api_version: str, plural: str, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """Return the path of any kind: all objects, one namespace's, one, or one's subresource.
+
+    Args:
+        api_version: `group/version`, or `v1` alone.
+        plural: Of the kind.
+        namespace: "" = all, or a kind without namespaces.
+        name: "" = the collection.
+        subresource: "" = the object itself.
+    """
+    parts = ["/apis" if "/" in api_version else "/api", *(quote(part, safe="") for part in api_version.split("/"))]
+    if namespace:
+        parts += ["namespaces", quote(namespace, safe="")]
+    parts += [quote(plural, safe="")]
+    parts += [quote(part, safe="") for part in (name, subresource) if part]
+    return "/".join(parts)

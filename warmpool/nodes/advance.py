@@ -81,7 +81,7 @@ def _noted(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float) -> Pool
     expires_at_s = None if pool.expire_after_s is None else node.born_at_s + pool.expire_after_s
     if facts is None:
         return replace(node, pods=(), expires_at_s=expires_at_s)
-    is_holding = seen.puller in (Puller.HOLDING, Puller.READY)
+    is_holding = seen.puller is Puller.HOLDING
     return replace(
         node,
         node_name=facts.name,

@@ -37,7 +37,7 @@ def proof(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits: 
     missing = missing_images(facts, pool)
     if missing:
         return NodeState.DEVICES, Why.IMAGES_MISSING, f"{len(missing)} of {len(pool.images)}: {', '.join(missing)}"
-    if pool.models and seen.puller is not Puller.READY:
+    if pool.models and seen.puller is not Puller.HOLDING:
         return NodeState.IMAGES, Why.MODELS_MISSING, f"{len(pool.models)} to fetch; the pulling pod is {seen.puller}"
     return NodeState.WARM, Why.PROVEN, f"{len(pool.images)} images, {facts.devices or 0} devices"
 

@@ -104,6 +104,8 @@ def reconcile(
     wanted = 0 if is_retiring else max(pool.min_nodes, min(target, pool.max_nodes))
     standing = [node for node in present if node.is_in_position]
     warm = [node for node in standing if node.is_claimable]
+    # To whoever counts free nodes, a claimed one is free until its pods are there.
+    claimed = sum(node.state is NodeState.CLAIMED for node in present)
     rotating = due(pool, warm, now_s, limits) if _may_rotate(pool, present, capabilities, is_retiring) else ()
     fresh = len(standing) - len(rotating)
     # The old one counts until the new one is warm: the pool never dips.
@@ -124,7 +126,7 @@ def reconcile(
         surge=len(rotating),
         total=len(left),
         orders=orders,
-        resize=wanted if capabilities.is_counted else None,
+        resize=wanted + claimed if capabilities.is_counted else None,
         closes=closes,
         reopens=reopens,
         short=missing - ordered,

@@ -14,8 +14,7 @@ class Puller(StrEnum):
 
     NONE = "none"
     PULLING = "pulling"
-    HOLDING = "holding"  # every image is mounted
-    READY = "ready"  # and the models are fetched
+    HOLDING = "holding"  # every image is mounted, and the models are fetched
     ENDED = "ended"  # failed, or ran out: it keeps nothing any more
 
 

@@ -135,6 +135,18 @@ class Provider(Protocol):
         ...
 
 
+class OrdersOnly:
+    """What providers share that are given orders, and leave it to a real cloud to carry them out."""
+
+    async def resize(self, pool: PoolSpec, count: int) -> None:
+        """Raise: see `Capabilities.is_counted`."""
+        raise TypeError(f"pool {pool.name}: this provider takes orders, not a number ({count})")
+
+    async def turn(self) -> None:
+        """Leave time to the cloud."""
+        return
+
+
 def machine_names(pool: str, key: str, count: int) -> tuple[str, ...]:
     """Return the names of an order's machines: the same for the same key, so that an order can be repeated."""
     return tuple(f"{pool}-{key}-{index}" for index in range(count))
