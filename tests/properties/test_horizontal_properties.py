@@ -99,14 +99,14 @@ def test_a_target_change_alone_causes_no_reversal(
     assert _reversals(after) == 0
 
 
-@given(st.integers(2, 40), st.floats(0, 20), st.booleans(), _styles)
+@given(st.integers(2, 40), st.floats(0.5, 20), st.booleans(), _styles)
 @settings(max_examples=30, deadline=None)
 def test_nothing_shrinks_before_a_full_window(replicas: int, rate_rps: float, has_rates: bool, style: Style) -> None:
     """5: the count that is found lives for the whole window, and for ever while nothing is known."""
     endpoint = Endpoint(a_policy(style=style), replicas)
     window_s = (600 if style is Style.STEADY else 210) if has_rates else 300
     words = {"in_flight": rate_rps} | ({"arrivals": rate_rps, "completions": rate_rps} if has_rates else {})
-    for decision in endpoint.live(window_s if rate_rps > 0 else 210, lambda _: words):
+    for decision in endpoint.live(window_s, lambda _: words):
         assert decision.desired >= replicas
     for decision in endpoint.live(400, lambda _: None):
         assert decision.desired >= decision.current
