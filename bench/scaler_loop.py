@@ -62,6 +62,8 @@ _POD_SLOTS = 250
 _SERVICE_S = 0.5
 _SWING_S = 240.0
 _PRIORITY = -10
+# As in manifests/base/scaler.
+_ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
 
 
 def main() -> int:
@@ -150,7 +152,7 @@ def _start(command: list[str], log: Path | None) -> subprocess.Popen[bytes]:
     if log is None:
         return subprocess.Popen(command)
     with log.open("wb") as output:
-        return subprocess.Popen(command, stdout=output, stderr=output)
+        return subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **_ENVIRONMENT})
 
 
 def _result(
