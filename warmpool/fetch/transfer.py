@@ -142,12 +142,12 @@ class Transfer:
                 await pause(error, failures, self._means, self._seen)
 
     async def _pour(self, sink: Sink, span: Span | None) -> None:
-        """Read once; what came before a failure is written too."""
+        """Read once; what came before a failure, or before a stop, is written too."""
         try:
             async with self._source.opened(span, self._version) as chunks:
                 async for chunk in chunks:
                     await sink.put(chunk)
-        except Transient:
+        except (Transient, asyncio.CancelledError):
             await sink.flush()
             raise
         await sink.flush()

@@ -198,37 +198,40 @@ async def test_the_reserve_of_the_disk_is_kept(tmp_path: Path) -> None:
     assert "stay free" in said
 
 
+class Halting(MemorySource):
+    """Brings a MiB of the first span, and then nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__(CONTENT)
+        self.reached = asyncio.Event()
+
+    async def _chunks(self, span):  # type: ignore[no-untyped-def]
+        yield self.content[span.start : span.start + 2**20]
+        self.reached.set()
+        await asyncio.get_running_loop().create_future()
+
+
 async def test_a_reserve_that_others_eat_stops_it_in_a_state_to_go_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = means(streams=1, clock=HastyClock(looks=1000))
-    source = MemorySource(CONTENT, chunk_bytes=10_000)
+    tools, source = means(streams=1, clock=HastyClock(looks=10**6)), Halting()
 
     def checked(folder: Path) -> None:
-        if tools.meter.received_bytes > 2 * 2**20:
+        if source.reached.is_set():
             raise NoRoom(f"{folder}: full")
 
     monkeypatch.setattr(tools.room, "check", checked)
-    monkeypatch.setattr(transfer, "BUFFER_BYTES", 20_000)
     with pytest.raises(NoRoom):
         await fetch(Wanted(target=tmp_path / "model"), [source], tools)
-    found = await fetched(tmp_path / "model", source)
-    assert found.kept_bytes >= 2**20
+    found = await fetched(tmp_path / "model", MemorySource(CONTENT))
+    assert found.kept_bytes == 2**20
     assert (tmp_path / "model").read_bytes() == CONTENT
 
 
 async def test_a_stop_keeps_what_came(tmp_path: Path) -> None:
-    tools = means(streams=1)
-    reached = asyncio.Event()
-
-    class Halting(MemorySource):
-        async def _chunks(self, span):  # type: ignore[no-untyped-def]
-            yield self.content[span.start : span.start + 2**20]
-            reached.set()
-            await asyncio.get_running_loop().create_future()
-
-    task = asyncio.ensure_future(fetch(Wanted(target=tmp_path / "model"), [Halting(CONTENT)], tools))
-    await reached.wait()
+    source = Halting()
+    task = asyncio.ensure_future(fetch(Wanted(target=tmp_path / "model"), [source], means(streams=1)))
+    await source.reached.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
