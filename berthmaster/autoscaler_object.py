@@ -160,7 +160,7 @@ def autoscaler_of(raw: bytes | msgspec.Raw) -> Autoscaler:
     """
     try:
         return msgspec.json.decode(raw, type=Autoscaler)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise DecodeError(f"a ConcurrencyAutoscaler cannot be read: {error}") from error
 
 
@@ -172,7 +172,7 @@ def autoscalers_of(raw: bytes) -> tuple[tuple[Autoscaler, ...], tuple[str, ...]]
     """
     try:
         items = msgspec.json.decode(raw, type=_AutoscalerList).items
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise DecodeError(f"the list of ConcurrencyAutoscalers cannot be read: {error}") from error
     found, problems = [], []
     for item in items:

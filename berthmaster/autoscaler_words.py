@@ -37,9 +37,14 @@ def explained(autoscaler: Autoscaler, now_s: float) -> tuple[Part, ...]:
     return tuple(part for part in parts if part.lines)
 
 
-def number(value: float | None) -> str:
-    """Return a number with three digits, - where it is not known."""
-    return "-" if value is None else f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+def number(value: object) -> str:
+    """Return a number with three digits, - where it is not known: a spec may hold anything."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "-"
+    try:
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    except OverflowError:  # JSON allows integers of any length
+        return "-"
 
 
 def age(seconds: float | None) -> str:

@@ -9,6 +9,7 @@ import sys
 import click
 
 from berthmaster import commands
+from berthmaster.plain import plain
 from fleet.errors import BerthmasterError
 
 
@@ -39,5 +40,5 @@ def main() -> None:
     try:
         root()
     except BerthmasterError as error:
-        click.echo(f"berthmaster: {error}", err=True)
+        click.echo(f"berthmaster: {plain(str(error))}", err=True)
         sys.exit(1)

@@ -10,6 +10,7 @@ import click
 import uvloop
 from rich.console import Console
 
+from berthmaster.plain import PlainConsole
 from fleet.clock import SystemClock
 from fleet.errors import BerthmasterError
 from fleet.kube.credentials import Connection, connection
@@ -36,9 +37,12 @@ def json_option(function: F) -> F:
 
 
 def output(*, is_error: bool = False) -> Console:
-    """Return where a command prints for people; into a pipe it prints wide lines, so that names are found whole."""
-    console = Console(highlight=False, stderr=is_error)
-    return console if console.is_terminal else Console(highlight=False, stderr=is_error, width=_PIPE_COLUMNS)
+    """Return where a command prints for people; into a pipe it prints wide lines, so that names are found whole.
+
+    What stands in objects is others' text: control characters in it are not printed.
+    """
+    console = PlainConsole(highlight=False, stderr=is_error)
+    return console if console.is_terminal else PlainConsole(highlight=False, stderr=is_error, width=_PIPE_COLUMNS)
 
 
 def connect(kubeconfig: str | None, context: str | None) -> Connection:

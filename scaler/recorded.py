@@ -12,11 +12,25 @@ import numpy.typing as npt
 
 from fleet.errors import DecodeError
 from scaler.decision import Reason
+from scaler.policy import LONGEST_S
 from scaler.ring import DECISIONS, SECONDS, History
 
 _Column = list[float | None]
 # A second or a decision that is longer ago than any ring reaches is none; it also bounds what a file may ask for.
 _MOST_ROWS = 86_400
+# What no ring holds: (lowest, highest, whether it may be missing). More replicas than these fit into no cluster.
+_LOAD = (0.0, 1e9, True)
+_REPLICAS = (0.0, 200_000.0, True)
+_SECOND_BOUNDS = dict.fromkeys(SECONDS, _LOAD) | dict.fromkeys(("ready", "starting", "draining"), _REPLICAS)
+_DECISION_BOUNDS = {
+    "at_s": (-1e11, 1e11, False),
+    "current": (0.0, 2.0**31, False),
+    "desired": (0.0, 2.0**31, False),
+    "reason": (0.0, 1e3, False),
+    "target": (1e-4, 1e7, False),
+    "slots": (1e-4, 1e7, True),
+    "start_time_s": (0.0, LONGEST_S, False),
+}
 # The ring holds 32-bit floats: more digits would be noise. Times since the epoch need more.
 _DIGITS = 7
 _TIME_DIGITS = 12
@@ -76,15 +90,17 @@ def from_json(document: bytes) -> Recorded:
     try:
         wire = msgspec.json.decode(document, type=_Wire)
         reasons = tuple(Reason(reason) for reason in wire.reasons)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise DecodeError(f"the history cannot be read: {error}") from error
+    if not abs(wire.from_seconds) <= 1e11:
+        raise DecodeError(f"the history cannot be read: it begins at {wire.from_seconds:g} s since the epoch")
     return Recorded(
         autoscaler=wire.autoscaler,
         spec=wire.spec,
         history=History(
             from_s=wire.from_seconds,
-            seconds=_columns(wire.seconds, SECONDS, "seconds"),
-            decisions=_columns(wire.decisions, DECISIONS, "decisions", len(reasons)),
+            seconds=_columns(wire.seconds, SECONDS, "seconds", _SECOND_BOUNDS),
+            decisions=_columns(wire.decisions, DECISIONS, "decisions", _DECISION_BOUNDS, len(reasons)),
             reasons=reasons,
         ),
     )
@@ -95,7 +111,11 @@ def _told(column: npt.NDArray[np.float64], digits: int) -> _Column:
 
 
 def _columns(
-    told: Mapping[str, _Column], names: tuple[str, ...], part: str, length: int | None = None
+    told: Mapping[str, _Column],
+    names: tuple[str, ...],
+    part: str,
+    bounds: Mapping[str, tuple[float, float, bool]],
+    length: int | None = None,
 ) -> dict[str, npt.NDArray[np.float64]]:
     lengths = {len(told[name]) for name in names if name in told} | ({length} if length is not None else set())
     missing = [name for name in names if name not in told]
@@ -103,4 +123,11 @@ def _columns(
         raise DecodeError(f"the history cannot be read: {part} lack {', '.join(missing)}")
     if len(lengths) > 1 or max(lengths, default=0) > _MOST_ROWS:
         raise DecodeError(f"the history cannot be read: its {part} have {sorted(lengths)} rows")
-    return {name: np.array([np.nan if v is None else v for v in told[name]], dtype=np.float64) for name in names}
+    columns = {name: np.array([np.nan if v is None else v for v in told[name]], dtype=np.float64) for name in names}
+    for name, column in columns.items():
+        low, high, may_be_missing = bounds[name]
+        is_good = (column >= low) & (column <= high) | (np.isnan(column) & may_be_missing)
+        if not is_good.all():
+            value = column[int(np.argmin(is_good))]
+            raise DecodeError(f"the history cannot be read: {part} have {name} {value:g}, not {low:g} to {high:g}")
+    return columns

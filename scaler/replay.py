@@ -28,6 +28,8 @@ _LONGEST_LEAD_IN_RATIO: Final = 1 / 3
 _SHORTEST_S: Final = 60
 _HALF_LIFE_S: Final = 120.0
 _SHORTEST_SERVICE_S: Final = 0.001
+_LONGEST_SERVICE_S: Final = 1e5  # as the rules hold S
+_MOST_REQUESTS: Final = 50_000_000  # an hour of 14,000 a second; about 2 GB while it is run again
 _USUAL_TARGET_RATIO: Final = 0.7  # of the slots, where no limit is known
 
 Floats = NDArray[np.float64]
@@ -209,6 +211,11 @@ def _past(history: History) -> _Past:
     filled = {name: _filled(seconds[name]) for name in seconds}
     if not np.nansum(seconds["completions"]) > 0:
         raise ConfigError(["no request ended in this part of the history, there is nothing to replay"])
+    requests = float(filled["arrivals"].sum() + filled["in_flight"][0] + filled["queued"][0])
+    if requests > _MOST_REQUESTS:
+        raise ConfigError(
+            [f"{requests:.3g} requests are too many to run again, {_MOST_REQUESTS:.3g} are not: narrow it"]
+        )
     service_s = _service_s(filled["in_flight"], filled["completions"])
     return _Past(
         arrivals=filled["arrivals"],
@@ -241,7 +248,7 @@ def _service_s(in_flight: Floats, completions: Floats) -> Floats:
     """Return S of each second by Little's law, sum F / sum C, both halved every 120 s on either side."""
     keep = 0.5 ** (1.0 / _HALF_LIFE_S)
     busy, ended = _smooth(in_flight, keep), _smooth(completions, keep)
-    return np.maximum(busy / np.maximum(ended, 1e-9), _SHORTEST_SERVICE_S)
+    return np.clip(busy / np.maximum(ended, 1e-9), _SHORTEST_SERVICE_S, _LONGEST_SERVICE_S)
 
 
 def _smooth(values: Floats, keep: float) -> Floats:

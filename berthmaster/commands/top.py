@@ -127,7 +127,8 @@ async def _top(is_once: bool, kubeconfig: str | None, context: str | None, *, as
             output().print(_picture(_look(view), scaling, most=len(scaling.rows)))
         else:
             scaling = await _scaling(autoscalers, clock.now_s())
-            with Live(_picture(_look(view), scaling, _ROWS), screen=False, auto_refresh=False) as live:
+            first = _picture(_look(view), scaling, _ROWS)
+            with Live(first, console=output(), screen=False, auto_refresh=False) as live:
                 while True:
                     await clock.sleep(_REFRESH_S)
                     view.refresh()
