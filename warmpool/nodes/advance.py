@@ -100,7 +100,8 @@ def _noted(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float) -> Pool
         is_cordoned=facts.is_unschedulable and not facts.closing and node.close_why is None,
         is_kept=facts.is_kept,
         is_spare=facts.is_spare,
-        close_why=node.close_why or _why_of(facts.closing),
+        # Only a process that sees the node for the first time learns it from there: the others know what they want.
+        close_why=node.close_why or (_why_of(facts.closing) if node.node_since_s is None else None),
     )
 
 

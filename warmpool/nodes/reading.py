@@ -21,6 +21,7 @@ class _Part(msgspec.Struct, rename="camel", gc=False):
 
 class _Owner(_Part):
     kind: str = ""
+    name: str = ""
     controller: bool | None = None
 
 
