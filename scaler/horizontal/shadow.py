@@ -122,8 +122,9 @@ class ShadowFleets:
         place = int(fits.argmax()) if fits.any() else len(fits) - 1
         slots = float(self._sizes[place])
         half = max(int(np.searchsorted(self._sizes, slots / 2, side="right")) - 1, 0)
-        bursts = int(np.count_nonzero(self._late_minute[self._rows(RECORD_MINUTES), half]))
-        return Level(slots=slots, bursts=bursts)
+        # The open minute too, which begins without a burst: k must not fall each time that a minute turns.
+        bursts = int(np.count_nonzero(self._late_minute[self._rows(RECORD_MINUTES + 1), half]))
+        return Level(slots=slots, bursts=min(bursts, RECORD_MINUTES))
 
     def rebase(self, unit_slots: float, most_replicas: int) -> None:
         """Go on with another grid: each size takes over what the nearest old one has lived.

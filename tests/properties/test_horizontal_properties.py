@@ -87,6 +87,7 @@ def test_a_constant_load_is_a_fixed_point(rate_rps: float, service_s: float, rep
 
 @given(st.floats(5, 100), st.floats(0.3, 3), st.floats(2, 12), st.floats(1.05, 2))
 @example(5.0, 0.375, 2.0, 1.25)
+@example(5.0, 2.0, 2.0, 1.0625)
 @settings(max_examples=10, deadline=None)
 def test_a_target_change_alone_causes_no_reversal(
     rate_rps: float, service_s: float, target: float, headroom: float
