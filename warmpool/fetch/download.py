@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warmpool.fetch import disk, journal
@@ -16,6 +16,7 @@ from warmpool.fetch.spans import total_bytes
 from warmpool.fetch.transfer import Transfer, patient
 
 _RESTARTS = 3
+_CACHE_RETRIES = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,9 @@ async def _there(wanted: Wanted, seen: FileMeter) -> Fetched | None:
 
 async def _from(source: Source, wanted: Wanted, means: Means, seen: FileMeter) -> Fetched:
     """Fetch from one source; begins anew when it changes meanwhile, a few times."""
+    if source.is_cache:
+        # A peer that is away shall not cost more time than it saves.
+        means = replace(means, retries=min(means.retries, _CACHE_RETRIES))
     with disk.opened(wanted.target) as partial:
         for restart in range(_RESTARTS):
             seen.state, seen.source = "asking", source.name

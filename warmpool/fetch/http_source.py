@@ -43,6 +43,9 @@ class HttpSource:
             self._check_coding(answer)
             found = content_range(headers.get("Content-Range"))
             sha256 = sha256_of(headers) or sha256_of(seen)
+            if answer.status == 206:
+                # Read to its end, the connection serves the first span too.
+                await answer.content.read(2)
             if answer.status == 206 and found is not None and found[:2] == (0, 1) and found[2] is not None:
                 return Described(
                     size_bytes=found[2], validator=strong_validator(headers), is_ranged=True, sha256=sha256

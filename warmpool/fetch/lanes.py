@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from types import TracebackType
 
 from fleet.clock import Clock
@@ -27,24 +28,34 @@ class Lanes:
         self.limit = streams or self._pace.streams
         self.most = streams or AUTO_MOST
         self._held = 0
-        self._freed = asyncio.Condition()
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self.was_throttled = False
 
     async def __aenter__(self) -> None:
-        async with self._freed:
-            await self._freed.wait_for(lambda: self._held < self.limit)
-            self._held += 1
+        while self._held >= self.limit:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                # The turn may have come just before: then it is somebody else's.
+                self._wake()
+                raise
+        self._held += 1
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Not under the condition's lock: a cancelled holder must not wait to let go.
         self._held -= 1
-        asyncio.get_running_loop().call_soon(asyncio.ensure_future, self._wake())
+        self._wake()
 
-    async def _wake(self) -> None:
-        async with self._freed:
-            self._freed.notify_all()
+    def _wake(self) -> None:
+        free = self.limit - self._held
+        while self._waiting and free > 0:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                free -= 1
 
     async def steer(self, meter: Meter, clock: Clock) -> None:
         """Look at the rate every two seconds and set the number of streams; runs until it is cancelled."""
@@ -57,4 +68,4 @@ class Lanes:
             self._pace = self._pace.after(rate, was_throttled=self.was_throttled)
             self.was_throttled = False
             self.limit = self._pace.streams
-            await self._wake()
+            self._wake()

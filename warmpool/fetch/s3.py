@@ -148,7 +148,7 @@ class _Told:
 
 def _short(error: BaseException) -> str:
     """Return the first paragraph of the library's message; what follows is its own debugging."""
-    return " ".join(str(error).partition("\n\n")[0].split())[:_LONGEST_MESSAGE]
+    return " ".join(str(error).partition("\n\n")[0].split())[:_LONGEST_MESSAGE].rstrip(": ")
 
 
 class S3Source:

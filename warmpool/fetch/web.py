@@ -121,7 +121,7 @@ class Web:
                 seen.update(answer.headers)
                 target = answer.headers.get("Location")
                 answer.release()
-                url, hops = _next_hop(url, target), hops + 1
+                url, hops = next_hop(url, target), hops + 1
             elif answer.status == 401 and may_ask_again:
                 may_ask_again = False
                 challenges = answer.headers.getall("WWW-Authenticate", [])
@@ -207,7 +207,7 @@ def said(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _next_hop(url: URL, location: str | None) -> URL:
+def next_hop(url: URL, location: str | None) -> URL:
     """Return where a redirect leads; refuses to leave TLS, and drops user and password that it may carry."""
     try:
         target = url.join(URL(location or ""))

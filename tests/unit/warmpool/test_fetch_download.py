@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.clock import settle
 from tests.support.fetching import HastyClock, MemorySource, means
 from warmpool.fetch import disk, spans, transfer
 from warmpool.fetch.download import Fetched, Wanted, fetch
 from warmpool.fetch.errors import Busy, Changed, DownloadError, NoRoom, Refused, Unavailable, WrongContent
+from warmpool.fetch.lanes import Lanes
 
 CONTENT = random.Random(7).randbytes(3 * 2**20 + 17)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -247,3 +249,25 @@ async def test_two_at_the_same_file_do_not_mix(tmp_path: Path) -> None:
 
 async def test_nothing_to_ask_is_an_error(tmp_path: Path) -> None:
     assert "no source" in await fails(Refused, tmp_path / "model")
+
+
+async def test_lanes_let_in_as_many_as_the_limit_of_now_and_lose_no_turn() -> None:
+    lanes = Lanes(2)
+    inside: set[int] = set()
+    leave = asyncio.Event()
+
+    async def hold(number: int) -> None:
+        async with lanes:
+            inside.add(number)
+            await leave.wait()
+
+    tasks = [asyncio.ensure_future(hold(number)) for number in range(6)]
+    await settle()
+    assert inside == {0, 1}
+    for task in (tasks[0], tasks[2]):
+        task.cancel()
+    await settle()
+    assert inside == {0, 1, 3}
+    leave.set()
+    await asyncio.wait(tasks)
+    assert inside == {0, 1, 3, 4, 5}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from yarl import URL
 
 from warmpool.fetch.errors import Refused, WrongContent
 from warmpool.fetch.headers import content_range, is_other_version, retry_after_s, sha256_of, strong_validator
@@ -20,6 +21,7 @@ from warmpool.fetch.registry.manifest import Blob
 from warmpool.fetch.registry.reference import parsed
 from warmpool.fetch.retry import AUTO_MOST, Pace, pause_s
 from warmpool.fetch.wanted import item, listed
+from warmpool.fetch.web import next_hop
 
 HEX = "ab" * 32
 
@@ -272,3 +274,10 @@ def test_an_image_replaces_what_had_its_name_in_the_layout_and_nothing_else() ->
     assert [one["digest"][7:9] for one in index["manifests"]] == ["bb", "cc"]
     assert index["annotations"] == {"kept": "yes"}
     assert index["manifests"][0]["platform"] == {"os": "linux", "architecture": "arm64", "variant": "v8"}
+
+
+def test_a_redirect_never_leaves_tls_and_brings_no_secret_along() -> None:
+    assert str(next_hop(URL("https://a/x"), "https://u:p@b/y?z=1")) == "https://b/y?z=1"
+    assert str(next_hop(URL("http://a/x/1"), "../y")) == "http://a/y"
+    with pytest.raises(Refused, match="from https to http://a/y"):
+        next_hop(URL("https://a/x"), "http://a/y")
