@@ -173,9 +173,10 @@ class Http:
             except ConfigError as error:
                 raise FetchError("token", str(error)) from error
         limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, _CONNECT_TIMEOUT_S))
+        asked, url = url, _public(url)  # what is said of it is read by many: logs, conditions, events
         try:
             async with self._session.request(
-                method, URL(url), params=params, data=form, headers=headers, timeout=limits, allow_redirects=False
+                method, URL(asked), params=params, data=form, headers=headers, timeout=limits, allow_redirects=False
             ) as answer:
                 return await _body(answer, url, largest_bytes)
         except TimeoutError as error:
@@ -186,6 +187,14 @@ class Http:
             raise FetchError("unreachable", f"{url}: {error}") from error
         except (aiohttp.ClientError, OSError, ValueError, asyncio.IncompleteReadError) as error:
             raise FetchError("broken", f"{url}: {type(error).__name__}: {error}") from error
+
+
+def _public(url: str) -> str:
+    """Return an address without the name and password that may stand in it."""
+    try:
+        return str(URL(url).with_user(None))
+    except ValueError:
+        return "an address that is none"
 
 
 async def _body(answer: aiohttp.ClientResponse, url: str, largest_bytes: int) -> bytes:

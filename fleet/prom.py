@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from fleet.errors import ConfigError
@@ -71,7 +72,12 @@ class Prometheus:
         return (await self.instant_many([query], is_dated=is_dated))[0]
 
     async def instant_many(
-        self, queries: Sequence[str], *, is_dated: bool = False, timeout_s: float | None = None
+        self,
+        queries: Sequence[str],
+        *,
+        is_dated: bool = False,
+        timeout_s: float | None = None,
+        largest_bytes: int = LARGEST_ANSWER_BYTES,
     ) -> tuple[Answer, ...]:
         """Return one answer per query, in their order.
 
@@ -81,14 +87,17 @@ class Prometheus:
             queries: PromQL; a few are asked at once.
             is_dated: As for `decode`.
             timeout_s: For all of them together, instead of the usual one.
+            largest_bytes: Of each answer; a few are held at once, and take several times as much while they are read.
         """
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         gate = asyncio.Semaphore(_AT_ONCE)
         answers: dict[int, Answer] = {}
+        begun: set[int] = set()
 
         async def ask(index: int, query: str) -> None:
             async with gate:
-                answers[index] = await self._ask(query, is_dated=is_dated, timeout_s=limit_s)
+                begun.add(index)
+                answers[index] = await self._ask(query, is_dated, limit_s, largest_bytes)
 
         try:
             async with asyncio.timeout(limit_s), asyncio.TaskGroup() as group:
@@ -97,9 +106,10 @@ class Prometheus:
         except TimeoutError:
             pass
         late = failed(Outcome.TIMED_OUT, f"{self.url}: not answered within {limit_s:g} s")
-        return tuple(answers.get(index, late) for index in range(len(queries)))
+        unasked = replace(late, was_asked=False)
+        return tuple(answers.get(index, late if index in begun else unasked) for index in range(len(queries)))
 
-    async def _ask(self, query: str, *, is_dated: bool, timeout_s: float) -> Answer:
+    async def _ask(self, query: str, is_dated: bool, timeout_s: float, largest_bytes: int) -> Answer:
         try:
             body = await self._http.post_form(
                 f"{self.url}/api/v1/query",
@@ -107,7 +117,7 @@ class Prometheus:
                 {"query": query, "timeout": f"{timeout_s:g}s", **self._form},
                 token=self._token,
                 timeout_s=timeout_s,
-                largest_bytes=LARGEST_ANSWER_BYTES,
+                largest_bytes=largest_bytes,
             )
         except FetchError as error:
             return failed(_OUTCOMES.get(error.kind, Outcome.UNREACHABLE), str(error))

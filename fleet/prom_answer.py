@@ -18,6 +18,7 @@ _PART = "berthmaster_part"
 _VALUE = "value"
 _STAMP = "stamp"
 _LONGEST_TEXT = 300
+_MOST_WARNINGS = 20
 
 
 class Outcome(StrEnum):
@@ -58,6 +59,7 @@ class Answer:
         rejected: Elements without a usable value: not a number, infinite, a histogram, malformed, or without a stamp.
         warnings: What Prometheus said beside the data: the answer may be partial.
         text: What went wrong, for people; "" = nothing.
+        was_asked: False where the time was over before it was its turn.
     """
 
     outcome: Outcome
@@ -65,6 +67,7 @@ class Answer:
     rejected: int = 0
     warnings: tuple[str, ...] = ()
     text: str = ""
+    was_asked: bool = True
 
     @property
     def is_answered(self) -> bool:
@@ -147,7 +150,7 @@ def decode(body: bytes, *, is_dated: bool = False) -> Answer:
         outcome=Outcome.ANSWERED,
         series=tuple(series),
         rejected=rejected + malformed,
-        warnings=tuple(str(warning)[:_LONGEST_TEXT] for warning in envelope.warnings or ()),
+        warnings=tuple(str(warning)[:_LONGEST_TEXT] for warning in (envelope.warnings or ())[:_MOST_WARNINGS]),
     )
 
 

@@ -117,6 +117,9 @@ def _named(kind: str, content: Any, problems: list[str]) -> dict[str, SourceSett
         if not isinstance(urls, list) or not urls or not all(_is_url(url) for url in urls):
             problems.append(f"{where}: url must be http://... or https://..., got {urls!r}")
             continue
+        if any("@" in url.partition("://")[2].partition("/")[0] for url in urls):
+            problems.append(f"{where}: no name and password may stand in an address: put a token into tokenFile")
+            continue
         if bool(given.get("certFile")) != bool(given.get("keyFile")):
             problems.append(f"{where}: certFile and keyFile go together")
         found[str(name)] = SourceSettings(

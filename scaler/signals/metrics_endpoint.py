@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 
 from fleet.clock import Clock
 from fleet.prom import Prometheus
-from fleet.prom_answer import Answer
+from fleet.prom_answer import Answer, Outcome
 from scaler.seen import Sample, usable
 
 # Two decisions of 5 s and a time-out of 2 s: one lost poll is bridged, two are a gap.
 STALE_AFTER_S = 12.0
+# One value is wanted: a query that gives a whole cluster's series must not cost the memory for them.
+_LARGEST_ANSWER_BYTES = 64 * 2**10
 _LOAD = ("arrivals", "completions", "in_flight", "queued", "errors")
 
 
@@ -92,7 +94,10 @@ class EndpointSource:
         self._stale_after_s = stale_after_s
         self._endpoints: dict[str, EndpointQueries] = {}
         self._read: dict[str, Read] = {}  # by query: equal queries are asked once
-        self._first = 0
+        self._polls = 0
+        self._asked: dict[str, int] = {}  # by query: the poll in which it was asked last
+        self._slow: frozenset[str] = frozenset()  # asked and not answered in time
+        self._answered: set[str] = set()  # at least once
         self.counts: Counter[str] = Counter()
 
     def watch(self, key: str, queries: EndpointQueries) -> None:
@@ -104,27 +109,38 @@ class EndpointSource:
         self._endpoints.pop(key, None)
 
     async def poll(self) -> None:
-        """Ask for all endpoints; takes one time-out at most, and what came until then counts."""
-        queries = list({query: None for asked in self._endpoints.values() for query in asked.named().values()})
-        # Where they do not all fit into the time-out, those at the end must not be the same ones every time.
-        first = self._first % len(queries) if queries else 0
-        queries = queries[first:] + queries[:first]
-        answers = await self._prometheus.instant_many(queries)
+        """Ask for all endpoints; takes one time-out at most, and what came until then counts.
+
+        Where they do not all fit into it: first those that have answered before, then new ones, last those that were
+        not answered in time, so that one person's slow queries cost nobody else's; within each, who waited longest.
+        """
+        wanted = dict.fromkeys(query for asked in self._endpoints.values() for query in asked.named().values())
+        queries = sorted(
+            wanted,
+            key=lambda query: (query in self._slow, query not in self._answered, self._asked.get(query, 0)),
+        )
+        answers = await self._prometheus.instant_many(queries, largest_bytes=_LARGEST_ANSWER_BYTES)
         now_s = self._clock.monotonic_s()
-        answered = 0
+        self._polls += 1
         kept: dict[str, Read] = {}
+        slow: set[str] = set()
         for query, answer in zip(queries, answers, strict=True):
             self.counts[answer.outcome] += 1
             new = read(answer, now_s)
+            if answer.was_asked:
+                self._asked[query] = self._polls
+            if answer.outcome is Outcome.TIMED_OUT and (answer.was_asked or query in self._slow):
+                slow.add(query)
             if answer.is_answered:
-                answered += 1
+                self._answered.add(query)
                 self.counts["unusable"] += new.value is None
             elif (last := self._read.get(query)) is not None:
                 # No answer is no news: the last value stands until it is stale.
                 new = Read(value=last.value, problem=new.problem, received_s=last.received_s)
             kept[query] = new
-        self._first = first + (answered if answered < len(queries) else 0)
-        self._read = kept
+        self._asked = {query: poll for query, poll in self._asked.items() if query in wanted}
+        self._answered &= wanted.keys()
+        self._slow, self._read = frozenset(slow), kept
 
     def sample(self, key: str, now_s: float) -> Sample:
         """Return what is known of an endpoint now; None where nothing is.

@@ -130,7 +130,10 @@ async def test_what_does_not_fit_into_one_time_out_comes_first_the_next_time(wor
     world.silent = set()
     world.post.asked.clear()
     await world.source.poll()
-    assert world.post.asked[0]["query"] == "f4"
+    asked = [form["query"] for form in world.post.asked]
+    assert asked[0] == "f0", "what has answered before goes first"
+    assert asked[4] == "f10", "then what was not asked yet"
+    assert set(asked[-6:]) == {f"f{index}" for index in range(4, 10)}, "last what was not answered in time"
     assert all(world.sample(f"e{index}").in_flight == 1.0 for index in range(20))
 
 
