@@ -19,7 +19,7 @@ from warmpool.fetch.wanted import Item, check_names, item, listed
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _EXIT = """
 Ends with 0 when all is there and right; 1 refused or not found; 2 usage; 3 wrong content; 4 no room on the disk;
-5 source unavailable; 6 fetched by another process; 130 or 143 stopped. After 4, 5, 130 and 143 the same command goes on
+5 source unavailable; 130 or 143 stopped. After 4, 5, 130 and 143 the same command goes on
 where it was.
 """
 

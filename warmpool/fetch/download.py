@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warmpool.fetch import disk, journal
-from warmpool.fetch.errors import Changed, DownloadError, NotThere, Refused, Unavailable, WrongContent
+from warmpool.fetch.errors import Busy, Changed, DownloadError, NotThere, Refused, Unavailable, WrongContent
 from warmpool.fetch.means import Means
 from warmpool.fetch.meter import FileMeter
 from warmpool.fetch.source import Described, Source
@@ -17,6 +17,7 @@ from warmpool.fetch.transfer import Transfer, patient
 
 _RESTARTS = 3
 _CACHE_RETRIES = 1
+_BUSY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,29 +58,36 @@ async def fetch(wanted: Wanted, sources: Sequence[Source], means: Means) -> Fetc
     """Have the file under its name, from the first source that gives it whole.
 
     Caches are only asked where the checksum is known, because nothing else would say that their copy is right. What one
-    source began, the next goes on with.
+    source began, the next goes on with. Where another process is at the same file, wait for its end: either it is right
+    then, or it is gone on with.
 
     Raises:
         DownloadError: None of the sources gave it; the last one's reason, with the others' before it.
     """
     seen = means.meter.file(wanted.target.name, wanted.size_bytes)
-    failures: list[DownloadError] = []
     try:
-        there = await _there(wanted, seen)
-        if there is not None:
-            return there
-        for source in sources:
-            if source.is_cache and wanted.sha256 is None:
-                continue
+        while True:
             try:
-                return await _from(source, wanted, means, seen)
-            except (Refused, Unavailable, WrongContent) as error:
-                if not (source.is_cache and isinstance(error, NotThere)):
-                    failures.append(error)
-        raise _summary(wanted, failures)
+                return await _there(wanted, seen) or await _from_any(wanted, sources, means, seen)
+            except Busy:
+                seen.state = "waiting for another process"
+                await means.clock.sleep(_BUSY_S)
     except BaseException:
         seen.state = "failed"
         raise
+
+
+async def _from_any(wanted: Wanted, sources: Sequence[Source], means: Means, seen: FileMeter) -> Fetched:
+    failures: list[DownloadError] = []
+    for source in sources:
+        if source.is_cache and wanted.sha256 is None:
+            continue
+        try:
+            return await _from(source, wanted, means, seen)
+        except (Refused, Unavailable, WrongContent) as error:
+            if not (source.is_cache and isinstance(error, NotThere)):
+                failures.append(error)
+    raise _summary(wanted, failures)
 
 
 def _summary(wanted: Wanted, failures: list[DownloadError]) -> DownloadError:

@@ -45,10 +45,8 @@ class Unavailable(DownloadError):
     exit_status = 5
 
 
-class Busy(DownloadError):
-    """Another process fetches the same file."""
-
-    exit_status = 6
+class Busy(BerthmasterError):
+    """Another process fetches the same file just now."""
 
 
 class Transient(BerthmasterError):

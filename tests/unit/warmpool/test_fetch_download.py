@@ -16,7 +16,7 @@ from tests.support.clock import settle
 from tests.support.fetching import HastyClock, MemorySource, means
 from warmpool.fetch import disk, spans, transfer
 from warmpool.fetch.download import Fetched, Wanted, fetch
-from warmpool.fetch.errors import Busy, Changed, DownloadError, NoRoom, Refused, Unavailable, WrongContent
+from warmpool.fetch.errors import Changed, DownloadError, NoRoom, Refused, Unavailable, WrongContent
 from warmpool.fetch.lanes import Lanes
 
 CONTENT = random.Random(7).randbytes(3 * 2**20 + 17)
@@ -242,9 +242,15 @@ async def test_a_stop_keeps_what_came(tmp_path: Path) -> None:
     assert (tmp_path / "model").read_bytes() == CONTENT
 
 
-async def test_two_at_the_same_file_do_not_mix(tmp_path: Path) -> None:
+async def test_two_at_the_same_file_do_not_mix_the_second_waits(tmp_path: Path) -> None:
+    clock = HastyClock()
     with disk.opened(tmp_path / "model"):
-        await fails(Busy, tmp_path / "model", MemorySource(CONTENT))
+        second = asyncio.ensure_future(fetched(tmp_path / "model", MemorySource(CONTENT), sha256=SHA256, clock=clock))
+        while len(clock.pauses_s) < 3:
+            await settle(1)
+        (tmp_path / "model").write_bytes(CONTENT)
+    assert (await second).received_bytes == 0
+    assert set(clock.pauses_s) == {1.0}
 
 
 async def test_nothing_to_ask_is_an_error(tmp_path: Path) -> None:

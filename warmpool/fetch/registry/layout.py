@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from warmpool.fetch.disk import write_whole
-from warmpool.fetch.errors import Busy, DownloadError
+from warmpool.fetch.errors import DownloadError
 from warmpool.fetch.registry.manifest import INDEX, Blob
 
 _MARKER = "oci-layout"
@@ -76,7 +76,6 @@ class Layout:
         """Put a whole image into the index; only from here on is it there for others.
 
         Raises:
-            Busy: Somebody else is at it.
             DownloadError: The index there is none, or cannot be written.
         """
         path = self.folder / "index.json"
@@ -93,11 +92,10 @@ class Layout:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
+        """Wait for others that write the index; nobody holds it for longer than that."""
         descriptor = os.open(self.folder / _MARKER, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
-        except BlockingIOError as error:
-            raise Busy(f"{self.folder}: another process writes its index") from error
         finally:
             os.close(descriptor)
