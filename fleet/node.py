@@ -20,6 +20,9 @@ class Node:
         devices: Current inventory, ordered; on a classic node the ids are mere counters.
         is_sharing: Labelled for shares and chosen whole devices; takes no nvidia.com/gpu pods.
         device_problems: Why no device of this node may be given now (a dead card nobody can name, say); empty = fine.
+        pool: The warm pool whose taint it carries; "" = none.
+        warm: Text of the annotation that opens it to claims: what is proven to be there; "" = not open.
+        claim: Text of the claim on it (fleet/claim.py); "" = none.
     """
 
     name: str
@@ -31,3 +34,6 @@ class Node:
     devices: tuple[Device, ...] = ()
     is_sharing: bool = False
     device_problems: tuple[str, ...] = ()
+    pool: str = ""
+    warm: str = ""
+    claim: str = ""

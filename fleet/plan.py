@@ -15,6 +15,7 @@ class Reason(Enum):
     NO_NODE_ALLOWED = "NoNodeAllowed"  # selector, affinity, taints or cordon exclude every node
     NO_SUCH_DEVICE = "NoSuchDevice"  # no allowed node has a device that could ever hold the request
     INSUFFICIENT = "Insufficient"  # allowed nodes exist, but not enough is free on any of them now
+    NO_WARM_NODE = "NoWarmNode"  # no room, and no warm node of the pool that serves it: the pool orders one
     MALFORMED = "Malformed"  # the pod cannot be read
     UNMODELLED_CONSTRAINT = "UnmodelledConstraint"  # placed by candidates, never pinned
     FOREIGN_GATE = "ForeignGate"  # somebody else holds it with another scheduling gate

@@ -6,16 +6,23 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.repair import Repair
 from binpack.controller.speaker import Speaker, Word
 from binpack.controller.triage import Handling, handling
 from binpack.controller.world import World
-from binpack.controller.writer import Outcome, PodWriter
+from binpack.controller.writer import NO_AID, Aid, Outcome, PodWriter
+from fleet import labels
 from fleet.clock import Clock
+from fleet.draw import Draw, format_draw
+from fleet.errors import ApiError
+from fleet.kube.claimer import Held
 from fleet.kube.events import EventRecorder
+from fleet.node import Node
 from fleet.plan import Reason
 from fleet.pod import Berth, Pod
+from fleet.pool import tolerations_for
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +47,10 @@ class Carrier:
         clock: Clock,
         metrics: PlannerMetrics,
         wake: Callable[[], None],
+        claims: Claims | None = None,
     ) -> None:
         self._world = world
+        self._claims = claims
         self._writer = writer
         self._speaker = speaker
         self._recorder = recorder
@@ -51,27 +60,87 @@ class Carrier:
         self._patches = asyncio.Semaphore(_PATCHES_IN_FLIGHT)
         self._deletions = asyncio.Semaphore(_DELETIONS_IN_FLIGHT)
 
-    async def pin(self, pod: Pod, berth: Berth) -> None:
-        """Write a departed pod's pin."""
-        if await self._write(pod, lambda: self._writer.pin(pod, berth), "pinned"):
-            self._note_placed(pod, "pinned")
+    async def carry(self, pod: Pod, berth: Berth) -> bool:
+        """Write a departed pod's pin or candidates; return True if the API has taken them."""
+        return await (self._steer if handling(pod) is Handling.STEER else self._pin)(pod, berth)
 
-    async def steer(self, pod: Pod, berth: Berth) -> None:
-        """Write a departed pod's candidates, its planned berth first."""
+    async def draw(self, node: Node, placed: Sequence[tuple[Pod, Berth]]) -> None:
+        """Claim a warm node for departed pods, then write their pins: nobody goes there without a claim.
+
+        Where the node is not to be had, the pods are planned again, and the node is left alone for a while.
+        """
+        held = await self._claimed(node, [pod.uid for pod, _ in placed])
+        if held is None:
+            self._metrics.draws.labels(node.pool, "lost").inc()
+            self._world.shun(node.name)
+            for pod, _ in placed:
+                self._world.again(pod.uid)
+            self._wake()
+            return
+        for pod, _ in placed:
+            self._world.yard.note_hit(pod, node)
+        await asyncio.gather(*(self.carry(pod, berth) for pod, berth in placed))
+        if self._claims is not None and not any(self._goes_to(node.name, pod) for pod, _ in placed):
+            await self._claims.give_back(held)
+            self._world.yard.warm.end(node.name)
+
+    async def _claimed(self, node: Node, uids: Sequence[str]) -> Held | None:
+        if self._claims is None:
+            return None
+        try:
+            return await self._claims.secure(node, self._world.yard.set_id_of(node), uids)
+        except ApiError as error:
+            log.warning("node %s of pool %s could not be claimed: %s", node.name, node.pool, error)
+        except Exception:
+            # Broad on purpose: the pods must come back into the queue, whatever went wrong.
+            self._metrics.faults.labels("claim").inc()
+            log.exception("claiming node %s failed", node.name)
+        return None
+
+    def _goes_to(self, name: str, pod: Pod) -> bool:
+        berth = self._world.ledger.berth_of(pod.uid)
+        return berth is not None and berth.node == name
+
+    async def _pin(self, pod: Pod, berth: Berth) -> bool:
+        draw = self._world.yard.draws.get(pod.uid)
+        if not await self._write(pod, lambda: self._writer.pin(pod, berth, self._aid(pod, (berth,))), "pinned"):
+            return False
+        self._note_placed(pod, "pinned", draw)
+        return True
+
+    async def _steer(self, pod: Pod, berth: Berth) -> bool:
+        """Write the candidates, the planned berth first."""
 
         async def write() -> tuple[Outcome, str]:
             self._world.refresh()
             others = (option.berth for option in self._world.index.options(pod, CANDIDATES))
-            return await self._writer.steer(pod, (berth, *(other for other in others if other.node != berth.node)))
+            candidates = (berth, *(other for other in others if other.node != berth.node))
+            return await self._writer.steer(pod, candidates, self._aid(pod, candidates))
 
-        if await self._write(pod, write, "steered"):
-            self._note_placed(pod, "steered")
-            if pod.unmodelled:
-                text = f"steered by candidates, never pinned: {', '.join(pod.unmodelled)} cannot be planned yet"
-                self._speaker.say(Word(pod=pod, status=False, reason=Reason.UNMODELLED_CONSTRAINT.value, text=text))
+        draw = self._world.yard.draws.get(pod.uid)
+        if not await self._write(pod, write, "steered"):
+            return False
+        self._note_placed(pod, "steered", draw)
+        if pod.unmodelled:
+            text = f"steered by candidates, never pinned: {', '.join(pod.unmodelled)} cannot be planned yet"
+            self._speaker.say(Word(pod=pod, status=False, reason=Reason.UNMODELLED_CONSTRAINT.value, text=text))
+        return True
 
-    def _note_placed(self, pod: Pod, how: str) -> None:
+    def _aid(self, pod: Pod, berths: Sequence[Berth]) -> Aid:
+        """Return the tolerations that these berths take, and what is to be noted of the pod's draw."""
+        states = (self._world.ledger.state(berth.node) for berth in berths)
+        tolerations = dict.fromkeys(
+            t for state in states if state is not None for t in tolerations_for(pod, state.node)
+        )
+        draw = self._world.yard.draws.get(pod.uid)
+        if not tolerations and draw is None:
+            return NO_AID
+        return Aid(tolerations=tuple(tolerations), notes={labels.DRAW: format_draw(draw)} if draw is not None else {})
+
+    def _note_placed(self, pod: Pod, how: str, draw: Draw | None) -> None:
         self._metrics.placed.labels(how).inc()
+        if draw is not None:
+            self._metrics.draws.labels(draw.pool, "hit" if draw.is_hit else "miss").inc()
         self._metrics.wait_s.observe(max(0.0, self._clock.now_s() - pod.created_at_s))
 
     async def _write(self, pod: Pod, write: Callable[[], Awaitable[tuple[Outcome, str]]], how: str) -> bool:

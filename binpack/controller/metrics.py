@@ -28,6 +28,12 @@ class PlannerMetrics:
             "Violations the verifier found in plans that were then not used",
             registry=registry,
         )
+        self.draws = Counter(
+            "berthmaster_draws_total",
+            "Pods that needed a warm node and were placed, by pool and outcome; lost: nodes that somebody else had",
+            ["pool", "outcome"],
+            registry=registry,
+        )
         self.repairs = Counter(
             "berthmaster_repairs_total", "Pinned pods deleted, by reason", ["reason"], registry=registry
         )

@@ -15,12 +15,15 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from binpack.config import PlannerSettings
+from binpack.controller.claims import Claims
 from binpack.controller.deciding import Decider
 from binpack.controller.metrics import PlannerMetrics, WaitingCollector
+from binpack.controller.pool_feed import watch_pools
 from binpack.controller.turns import Turns
 from binpack.controller.waiting import WaitingRoom
 from binpack.controller.world import World
 from binpack.controller.writer import PodWriter
+from binpack.controller.yard import Yard
 from binpack.feed import Feed
 from binpack.index import Index
 from binpack.ledger import Ledger
@@ -30,6 +33,7 @@ from fleet import labels
 from fleet.clock import Clock, SystemClock
 from fleet.config import read
 from fleet.errors import ConfigError
+from fleet.kube.claimer import Claimer
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
 from fleet.kube.events import EventRecorder
@@ -78,7 +82,9 @@ class Planner:
                 Index(),
                 WaitingRoom(hand_over_after_s=self._settings.hand_over_after_s),
                 self._clock.monotonic_s,
+                Yard(set_id=f"planner-{uuid.uuid4().hex[:12]}"),
             )
+            claims = Claims(Claimer(client, lambda: uuid.uuid4().hex))
             turns = Turns(
                 world,
                 PodWriter(client),
@@ -87,6 +93,7 @@ class Planner:
                 self._clock,
                 self._settings,
                 self.metrics,
+                claims,
             )
             feed = Feed(
                 client,
@@ -99,6 +106,8 @@ class Planner:
             self._world, self._feed = world, feed
             async with asyncio.TaskGroup() as group:
                 group.create_task(feed.run())
+                # Planning goes on without it: a cluster may have no pools, or not let us see them.
+                group.create_task(watch_pools(client, self._clock, world, turns.wake).run())
                 await feed.refresh()
                 # What was listed lives long and goes in no cycles: the collector need not walk it again.
                 gc.collect()

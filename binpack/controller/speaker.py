@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from binpack.controller.writer import Outcome, PodWriter
@@ -29,6 +30,7 @@ class Word:
         reason: Its reason, and the event's.
         text: Its message, and the event's.
         is_warning: Whether the event is a warning; None = no event, the condition alone.
+        notes: Annotations to set with the condition.
     """
 
     pod: Pod
@@ -36,6 +38,7 @@ class Word:
     reason: str
     text: str
     is_warning: bool | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
     tries: int = 0
 
 
@@ -108,7 +111,12 @@ class Speaker:
 
     async def _utter(self, word: Word) -> None:
         outcome, detail = await self._writer.say(
-            word.pod, status=word.status, reason=word.reason, message=word.text, at=self._now_text()
+            word.pod,
+            status=word.status,
+            reason=word.reason,
+            message=word.text,
+            at=self._now_text(),
+            notes=word.notes,
         )
         if outcome in (Outcome.FAILED, Outcome.NOT_LEADING):
             self._say_later(word, detail)

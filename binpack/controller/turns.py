@@ -9,17 +9,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from binpack.batch import arrived, wait_s
 from binpack.config import PlannerSettings
 from binpack.controller.carrier import CANDIDATES, FIRST_PAUSE_S, LONGEST_PAUSE_S, Carrier, backoff_s
+from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.speaker import Speaker, Word
-from binpack.controller.triage import Handling, can_be_handed_over, handling
-from binpack.controller.waiting import CAPACITY
+from binpack.controller.triage import can_be_handed_over
+from binpack.controller.waiting import HANDED_OVER
 from binpack.controller.world import World
 from binpack.controller.writer import PodWriter
+from fleet import labels
 from fleet.clock import Clock
+from fleet.draw import format_draw
 from fleet.kube.events import EventRecorder
 from fleet.loop import Rhythm, every
 from fleet.plan import Plan, Reason, Unplaced
-from fleet.pod import Pod
+from fleet.pod import Berth, Pod
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ class Turns:
         clock: Clock,
         settings: PlannerSettings,
         metrics: PlannerMetrics,
+        claims: Claims | None = None,
     ) -> None:
         self._world = world
         self._recorder = recorder
@@ -59,8 +63,8 @@ class Turns:
         self._settings = settings
         self._metrics = metrics
         self._wake = asyncio.Event()
-        self._carrier = Carrier(world, writer, self._speaker, recorder, clock, metrics, self._wake.set)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._carrier = Carrier(world, writer, self._speaker, recorder, clock, metrics, self._wake.set, claims)
+        self._tasks: set[asyncio.Future[object]] = set()
         self._replanned_at_s = float("-inf")
 
     def wake(self) -> None:
@@ -156,7 +160,8 @@ class Turns:
 
     async def _decided(self, batch: Sequence[Pod]) -> Plan:
         started_s = self._clock.monotonic_s()
-        plan = await self._decide(self._world, batch)
+        # Serving nodes come first: only pods that would wait are placed on warm ones.
+        plan = self._world.yard.drawn(await self._decide(self._world, batch), batch)
         self._metrics.plan_s.observe(self._clock.monotonic_s() - started_s)
         self._metrics.batch.observe(len(batch))
         self._metrics.plans.labels(plan.source.value).inc()
@@ -184,12 +189,18 @@ class Turns:
         world = self._world
         # A pod may have changed or gone while the solver thought: then what was decided is no longer about it.
         now = {pod.uid: pod for planned in batch if (pod := world.decided(planned)) is not None}
+        draws: dict[str, list[tuple[Pod, Berth]]] = {}
         for placement in plan.placements:
-            pod = now.pop(placement.pod_uid, None)
-            if pod is not None:
-                world.depart(pod, placement.berth)
-                write = self._carrier.steer if handling(pod) is Handling.STEER else self._carrier.pin
-                self._start(write(pod, placement.berth))
+            pod, berth = now.pop(placement.pod_uid, None), placement.berth
+            if pod is None:
+                continue
+            world.depart(pod, berth)
+            if world.yard.is_warm(berth.node):
+                draws.setdefault(berth.node, []).append((pod, berth))
+            else:
+                self._start(self._carrier.carry(pod, berth))
+        for name, placed in draws.items():
+            self._draw(name, placed)
         left_out: list[Pod] = []
         for unplaced in plan.unplaced:
             pod = now.pop(unplaced.pod_uid, None)
@@ -202,6 +213,15 @@ class Turns:
         if now:
             log.error("the plan says nothing of %d pods, the first is %s", len(now), next(iter(now.values())).key)
         self._reconsider([*left_out, *now.values()])
+
+    def _draw(self, name: str, placed: Sequence[tuple[Pod, Berth]]) -> None:
+        """Have a warm node claimed for pods, and the pods sent there."""
+        state = self._world.ledger.state(name)
+        if state is not None:
+            self._start(self._carrier.draw(state.node, placed))
+            return
+        for pod, _ in placed:  # it went while the plan was made
+            self._world.again(pod.uid)
 
     def _reconsider(self, pods: Sequence[Pod]) -> None:
         """Plan pods again that were left out though they may fit: for the sake of others, say."""
@@ -222,12 +242,12 @@ class Turns:
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    def _start(self, work: Awaitable[None]) -> None:
+    def _start(self, work: Awaitable[object]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Future[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._metrics.faults.labels("write").inc()
@@ -258,6 +278,7 @@ class Turns:
             self._start(self._carrier.repair(repair))
         for pod, candidates in world.steered_anew(now_s, CANDIDATES):
             self._start(self._carrier.steer_anew(pod, candidates))
+        world.forgive()
         if world.refresh():
             self._wake.set()
         world.look_again(_LOOK_AGAIN_WISHES, _LOOK_AGAIN_S)
@@ -273,10 +294,14 @@ class Turns:
             if pod is None or record is None:
                 continue
             text = record.text
-            if record.reason in CAPACITY and not can_be_handed_over(pod):
+            if record.reason in HANDED_OVER and not can_be_handed_over(pod):
                 text += "; shares and chosen devices cannot be handed over to a node autoscaler"
             world.waiting.said(uid, self._clock.monotonic_s())
-            self._speaker.say(Word(pod=pod, status=True, reason=record.reason.value, text=text, is_warning=True))
+            draw = world.yard.draws.get(uid)
+            notes = {labels.DRAW: format_draw(draw)} if draw is not None else {}
+            self._speaker.say(
+                Word(pod=pod, status=True, reason=record.reason.value, text=text, is_warning=True, notes=notes)
+            )
         to_unsay, world.to_unsay = world.to_unsay, {}
         for pod in to_unsay.values():
             self._speaker.say(Word(pod=pod, status=False, reason="Placed", text="has a berth"))

@@ -79,13 +79,13 @@ class WaitingRoom:
         due = [
             (pod.since_s, uid)
             for uid, pod in self._pods.items()
-            if pod.reason in CAPACITY and now_s - pod.since_s >= self._hand_over_after_s
+            if pod.reason in HANDED_OVER and now_s - pod.since_s >= self._hand_over_after_s
         ]
         return tuple(uid for _, uid in sorted(due))
 
     def next_due_s(self) -> float | None:
         """Return the earliest moment at which a pod becomes due for hand-over, None if none ever does."""
-        times = [pod.since_s + self._hand_over_after_s for pod in self._pods.values() if pod.reason in CAPACITY]
+        times = [pod.since_s + self._hand_over_after_s for pod in self._pods.values() if pod.reason in HANDED_OVER]
         return min(times, default=None)
 
     def counts(self) -> dict[str, int]:
@@ -93,4 +93,6 @@ class WaitingRoom:
         return dict(Counter(pod.reason.value for pod in self._pods.values()))
 
 
-CAPACITY = frozenset({Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.INSUFFICIENT})
+# A pod that a warm pool serves waits for room like others, but the pool orders the node: two owners would order two.
+HANDED_OVER = frozenset({Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.INSUFFICIENT})
+CAPACITY = HANDED_OVER | {Reason.NO_WARM_NODE}

@@ -93,6 +93,8 @@ def _sentence(pod: Pod, unplaced: Unplaced) -> str:
             if unplaced.shortfall is not None:
                 return f"{text}: {lacks(unplaced.shortfall)}"
             return f"{text}: {unplaced.detail or 'no allowed node has it'}"
+        case Reason.NO_WARM_NODE:
+            return f"needs {needs(pod)}: {unplaced.detail}"
         case Reason.MALFORMED:
             return f"cannot be read: {unplaced.detail or '; '.join(pod.problems)}"
         case Reason.UNMODELLED_CONSTRAINT:

@@ -11,6 +11,7 @@ from binpack.controller.repair import RepairShop
 from binpack.controller.triage import Handling, handling, is_gang
 from binpack.controller.waiting import CAPACITY, WaitingRoom
 from binpack.controller.wording import sentence
+from binpack.controller.yard import Yard
 from binpack.fit import mismatch, missing
 from binpack.index import Index
 from binpack.ledger import Ledger
@@ -18,6 +19,7 @@ from binpack.state import NodeState
 from fleet import labels
 from fleet.plan import Placement, Reason, Unplaced
 from fleet.pod import Berth, Pod
+from fleet.pool import Pool, tolerations_for
 
 
 class Away(Enum):
@@ -36,10 +38,13 @@ class World:
     that has waited keeps its record there while it is planned again. Everything can be rebuilt from the API's objects.
     """
 
-    def __init__(self, ledger: Ledger, index: Index, waiting: WaitingRoom, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, ledger: Ledger, index: Index, waiting: WaitingRoom, now_s: Callable[[], float], yard: Yard | None = None
+    ) -> None:
         self.ledger = ledger
         self.index = index
         self.waiting = waiting
+        self.yard = Yard() if yard is None else yard
         self.shop = RepairShop()
         self.pods: dict[str, Pod] = {}
         self.queue: dict[str, Pod] = {}
@@ -57,6 +62,7 @@ class World:
         self._steer_again_s: dict[str, float] = {}
         self._unsaid_s: dict[str, float] = {}
         self._now_s = now_s
+        self._is_new = True
 
     # -- watch events ------------------------------------------------------------------------------------------
 
@@ -83,6 +89,20 @@ class World:
         self.away.pop(uid, None)
         self.to_unsay.pop(uid, None)
         self._unsaid_s.pop(uid, None)
+
+    def pool_seen(self, pool: Pool) -> None:
+        """Take a new or changed warm pool: whose miss it is that a pod waits may be another's now."""
+        if self.yard.pools.set_pool(pool):
+            self._reconsider_waiting()
+
+    def pool_gone(self, name: str) -> None:
+        """Forget a warm pool."""
+        if self.yard.pools.remove_pool(name):
+            self._reconsider_waiting()
+
+    def _reconsider_waiting(self) -> None:
+        for pod in self._waiting_for_room():
+            self.queue[pod.uid] = pod
 
     def _note_ungated(self, pod: Pod) -> None:
         """Keep an eye on a pod of ours that is not bound yet, and on one that still says it waits."""
@@ -129,6 +149,7 @@ class World:
         self.waiting.leave(uid)
         self.to_say.pop(uid, None)
         self._tries.pop(uid, None)
+        self.yard.forget(uid)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
@@ -141,6 +162,7 @@ class World:
                 # Broad on purpose: one node that cannot be dealt with must not hide what changed on the others.
                 self._drop_node(name)
                 self._note_warnings(name, (f"node {name} cannot be used: {type(error).__name__}: {error}",))
+        self._is_new = False
         return bool(self._grown)
 
     def _carry_over(self, name: str) -> None:
@@ -150,14 +172,29 @@ class World:
             self._drop_node(name)
             return
         old = self._states.get(name)
+        if state.node.pool:
+            shown = self.yard.sort(state, self.pods, may_adopt=self._is_new)
+            if shown is None:
+                self._hide_node(name)
+                return
+            state = shown
+        else:
+            self.yard.drop(name)
         if old is state:
             return
-        self.index.set_node(state)
+        if self.yard.is_warm(name):
+            self.index.remove_node(name)
+        else:
+            self.index.set_node(state)
         self._states[name] = state
         if old is None or has_grown(old, state):
             self._grown.add(name)
 
     def _drop_node(self, name: str) -> None:
+        self.yard.drop(name)
+        self._hide_node(name)
+
+    def _hide_node(self, name: str) -> None:
         self._states.pop(name, None)
         self._grown.discard(name)
         self.index.remove_node(name)
@@ -244,6 +281,19 @@ class World:
         self.away[pod.uid] = Away.WRITTEN
         if berth is not None:
             self.ledger.assume(pod, berth)
+            self.yard.warm.begin(berth.node)
+
+    def shun(self, name: str) -> None:
+        """Leave a warm node alone for a while that could not be claimed."""
+        state = self.ledger.state(name)
+        if state is not None:
+            self.yard.shun(state.node, self._now_s())
+            self._carry_over(name)
+
+    def forgive(self) -> None:
+        """Look again at warm nodes that were left alone for a while."""
+        for name in self.yard.forgiven(self._now_s()):
+            self._carry_over(name)
 
     @property
     def unwritten(self) -> int:
@@ -299,6 +349,7 @@ class World:
         pod = self.pods.get(unplaced.pod_uid)
         if pod is None:
             return
+        unplaced = self.yard.judged(pod, unplaced)
         text = sentence(pod, unplaced)
         self.queue.pop(pod.uid, None)
         if self.away.get(pod.uid) is Away.PLANNED:
@@ -321,6 +372,7 @@ class World:
             tried = self._tried.setdefault(uid, set())
             tried.update(berth.node for berth in pod.candidates)
             options = [option.berth for option in self.index.options(pod, most + len(tried))]
+            options = [berth for berth in options if self._is_tolerated(pod, berth.node)]
             fresh = [berth for berth in options if berth.node not in tried] or options
             self._steer_again_s[uid] = now_s + _STEER_AGAIN_S
             if fresh:
@@ -328,6 +380,11 @@ class World:
             if len(fresh) == len(options):
                 tried.clear()
         return found
+
+    def _is_tolerated(self, pod: Pod, name: str) -> bool:
+        """Return True if the pod can go there as it is: only a patch that removes our gate brings tolerations."""
+        state = self.ledger.state(name)
+        return state is not None and not tolerations_for(pod, state.node)
 
     def states(self, names: Iterable[str]) -> dict[str, NodeState]:
         """Return the states of the named nodes as the index knows them."""
@@ -340,7 +397,7 @@ class World:
 
 def _wish(pod: Pod) -> tuple[object, ...]:
     """Return everything on which a decision about the pod rests: equal wishes, equal answers."""
-    return (handling(pod), pod.requests, pod.ask, pod.constraints)
+    return (handling(pod), pod.requests, pod.ask, pod.constraints, pod.images)
 
 
 def _hold_reason(pod: Pod) -> Reason:

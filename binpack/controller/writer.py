@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from binpack.controller.repair import Repair
 from fleet import labels
 from fleet.berths import format_candidates
+from fleet.constraints import Toleration
 from fleet.errors import ApiError, Conflict, DecodeError, Invalid, NotFound, NotLeading
 from fleet.kube import paths
 from fleet.kube.client import Client
@@ -29,19 +31,37 @@ class Outcome(Enum):
     NOT_LEADING = "not-leading"  # the lease would not outlast the write; nothing was sent
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aid:
+    """What a pod is given beside its berth.
+
+    Attributes:
+        tolerations: To add, for the taints of pools' nodes.
+        notes: Annotations to set: how its draw from a pool ended.
+    """
+
+    tolerations: tuple[Toleration, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_AID = Aid()
+
+
 class PodWriter:
     """The planner's hand: JSON patches with tests, status patches, guarded deletes."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def pin(self, pod: Pod, berth: Berth) -> tuple[Outcome, str]:
+    async def pin(self, pod: Pod, berth: Berth, aid: Aid = NO_AID) -> tuple[Outcome, str]:
         """Write the berth down, pin the pod, remove our gate: one patch."""
-        return await self._patch(pod, lambda: pin_patch(pod, berth))
+        return await self._patch(pod, lambda: pin_patch(pod, berth, annotations=aid.notes, tolerations=aid.tolerations))
 
-    async def steer(self, pod: Pod, candidates: Sequence[Berth]) -> tuple[Outcome, str]:
+    async def steer(self, pod: Pod, candidates: Sequence[Berth], aid: Aid = NO_AID) -> tuple[Outcome, str]:
         """Write the candidates down and remove our gate; the extender's Filter picks among them."""
-        return await self._patch(pod, lambda: candidates_patch(pod, candidates))
+        return await self._patch(
+            pod, lambda: candidates_patch(pod, candidates, annotations=aid.notes, tolerations=aid.tolerations)
+        )
 
     async def ungate(self, pod: Pod) -> tuple[Outcome, str]:
         """Remove our gate and nothing else."""
@@ -75,10 +95,25 @@ class PodWriter:
             return Outcome.FAILED, None
         return (Outcome.DONE, fresh) if fresh.uid == pod.uid else (Outcome.GONE, None)
 
-    async def say(self, pod: Pod, *, status: bool, reason: str, message: str, at: str) -> tuple[Outcome, str]:
-        """Set the pod's waiting condition."""
+    async def say(
+        self,
+        pod: Pod,
+        *,
+        status: bool,
+        reason: str,
+        message: str,
+        at: str,
+        notes: Mapping[str, str] | None = None,
+    ) -> tuple[Outcome, str]:
+        """Set the pod's waiting condition, and annotations with it."""
         body = condition_patch(
-            labels.WAITING_CONDITION, status=status, reason=reason, message=message, at=at, uid=pod.uid
+            labels.WAITING_CONDITION,
+            status=status,
+            reason=reason,
+            message=message,
+            at=at,
+            uid=pod.uid,
+            annotations=notes,
         )
         try:
             await self._client.merge_patch(paths.pod(pod.namespace, pod.name, "status"), body, strategic=True)

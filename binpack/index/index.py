@@ -99,6 +99,32 @@ class Index:
         slot = int(slots[0] if len(slots) == 1 else slots[np.argmin(self._arrays.order[slots])])
         return self._placement(pod, slot, float(least), int(position[slot]))
 
+    def place_first(self, pod: Pod, rank: Ints) -> Placement | None:
+        """Return the best berth among the nodes of least rank that can hold the pod, None if none can; books nothing.
+
+        Args:
+            pod: The pod.
+            rank: What counts before the cost, by slot, (`slots_used`,); below 0 = not there, whatever is free.
+        """
+        if pod.problems:
+            return None
+        pod = room.bounded(pod)
+        cost, position = self._costs(pod)
+        slots = np.flatnonzero((cost < np.inf) & (rank >= 0))
+        if not len(slots):
+            return None
+        slot = int(slots[np.lexsort((self._arrays.order[slots], cost[slots], rank[slots]))[0]])
+        return self._placement(pod, slot, float(cost[slot]), int(position[slot]))
+
+    def slot(self, name: str) -> int:
+        """Return the slot of a node that is in the index; it keeps it until it is removed."""
+        return self._arrays.slots[name]
+
+    @property
+    def slots_used(self) -> int:
+        """Return the length of arrays over slots; slots of removed nodes count until they are used again."""
+        return self._arrays.count
+
     def options(self, pod: Pod, most: int) -> list[Placement]:
         """Return up to `most` feasible berths, best first, each node at most once."""
         if pod.problems or most < 1:

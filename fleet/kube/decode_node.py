@@ -32,7 +32,7 @@ def node_from(obj: NodeObject, slices: Sequence[ResourceSliceObject]) -> Node:
     node_labels = meta.labels or {}
     is_sharing = node_labels.get(labels.DEVICE_SHARING) == "true"
     problems: list[str] = []
-    allocatable = _resources(status.allocatable if status else None, problems)
+    allocatable = resources_of(status.allocatable if status else None, problems)
     dead = _dead_ids(meta.annotations or {}, problems)
     devices = devices_from(slices, dead, problems)
     if devices is None:
@@ -40,16 +40,21 @@ def node_from(obj: NodeObject, slices: Sequence[ResourceSliceObject]) -> Node:
         usable = _count(status.allocatable if status else None, problems)
         build = _sharing_devices if is_sharing else _classic_devices
         devices = build(capacity, usable, node_labels, dead, problems)
+    taints = _taints(spec.taints) if spec and spec.taints else ()
+    pool = _pool(taints) if taints else ""
     return Node(
         name=meta.name,
         uid=meta.uid,
         labels=node_labels,
-        taints=_taints(spec.taints) if spec and spec.taints else (),
+        taints=taints,
         is_cordoned=bool(spec and spec.unschedulable),
         allocatable=allocatable,
         devices=devices,
         is_sharing=is_sharing,
         device_problems=tuple(dict.fromkeys(problems)),
+        pool=pool,
+        warm=(meta.annotations or {}).get(labels.WARM, "") if pool else "",
+        claim=(meta.annotations or {}).get(labels.CLAIM, "") if pool else "",
     )
 
 
@@ -58,7 +63,13 @@ def _taints(objects: tuple[TaintObject, ...]) -> tuple[Taint, ...]:
     return tuple(Taint(key=t.key, value=t.value or "", effect=t.effect or "") for t in objects)
 
 
-def _resources(amounts: Quantities | None, problems: list[str]) -> Resources:
+@lru_cache(maxsize=1024)
+def _pool(taints: tuple[Taint, ...]) -> str:
+    return next((t.value for t in taints if t.key == labels.POOL and t.effect != "PreferNoSchedule"), "")
+
+
+def resources_of(amounts: Quantities | None, problems: list[str]) -> Resources:
+    """Return amounts as they stand in an object; those that cannot be read are told and count as nothing."""
     return _resources_of(tuple(amounts.items()), problems) if amounts else Resources()
 
 

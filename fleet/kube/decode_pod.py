@@ -40,6 +40,7 @@ def pod_from(obj: PodObject) -> Pod:
         tuple(sorted(spec.node_selector.items())) if spec.node_selector else (), required, spec.tolerations
     )
     problems = requests.problems + asked.problems
+    gates = tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else ()
     return Pod(
         uid=meta.uid,
         namespace=sys.intern(meta.namespace),
@@ -54,7 +55,7 @@ def pod_from(obj: PodObject) -> Pod:
         is_unschedulable=not spec.node_name and _is_unschedulable(obj),
         says_waiting=_says_waiting(obj),
         priority=spec.priority or 0,
-        gates=tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else (),
+        gates=gates,
         requests=requests.resources,
         ask=None if requests.problems else asked.ask,
         constraints=constraints,
@@ -66,6 +67,8 @@ def pod_from(obj: PodObject) -> Pod:
         unmodelled=asked.unmodelled + _unmodelled(meta, spec),
         affinity_depth=_depth(affinity, required),
         has_annotations=annotations is not None,
+        images=_images(spec) if gates else (),
+        has_drawn=bool(gates and annotations and labels.DRAW in annotations),
         problems=(*problems, record_problem) if record_problem else problems,
         record_problem=record_problem,
     )
@@ -103,6 +106,11 @@ def _owner(meta: MetaObject) -> Owner | None:
         if reference.controller:
             return Owner(kind=sys.intern(reference.kind), name=reference.name, uid=reference.uid)
     return None
+
+
+def _images(spec: PodSpecObject) -> tuple[str, ...]:
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    return tuple(sorted({sys.intern(container.image) for container in containers if container.image}))
 
 
 def _record(annotations: Mapping[str, str] | None) -> tuple[tuple[str, ...] | None, tuple[Berth, ...], str]:

@@ -120,6 +120,7 @@ class ContainerObject(Object):
     """spec.containers[] and spec.initContainers[]."""
 
     name: str = ""
+    image: str | None = None
     resources: ResourcesObject | None = None
     ports: tuple[PortObject, ...] | None = None
     restart_policy: str | None = None

@@ -58,14 +58,26 @@ def pin_patch(
     )
 
 
-def candidates_patch(pod: Pod, candidates: Sequence[Berth]) -> bytes:
+def candidates_patch(
+    pod: Pod,
+    candidates: Sequence[Berth],
+    *,
+    annotations: Mapping[str, str] | None = None,
+    tolerations: Sequence[Toleration] = (),
+) -> bytes:
     """Return the JSON patch that ungates a pod un-pinned, with the berths Filter may steer it to.
+
+    Args:
+        pod: The pod as read.
+        candidates: In order of preference.
+        annotations: More annotations to set.
+        tolerations: Tolerations to add.
 
     Raises:
         DecodeError: The pod does not carry our gate, or the candidates could not be read back.
     """
-    notes = {labels.CANDIDATES: format_candidates(candidates)}
-    return _encode([*_guards(pod), *_annotate(pod, notes), _ungate(pod)])
+    notes = {**(annotations or {}), labels.CANDIDATES: format_candidates(candidates)}
+    return _encode([*_guards(pod), *_annotate(pod, notes), *_tolerate(pod, tolerations), _ungate(pod)])
 
 
 def ungate_patch(pod: Pod) -> bytes:
@@ -77,7 +89,16 @@ def ungate_patch(pod: Pod) -> bytes:
     return _encode([*_guards(pod), _ungate(pod)])
 
 
-def condition_patch(kind: str, *, status: bool, reason: str, message: str, at: str, uid: str = "") -> bytes:
+def condition_patch(
+    kind: str,
+    *,
+    status: bool,
+    reason: str,
+    message: str,
+    at: str,
+    uid: str = "",
+    annotations: Mapping[str, str] | None = None,
+) -> bytes:
     """Return the strategic merge patch of /status that sets one pod condition and leaves the others alone.
 
     Args:
@@ -87,6 +108,7 @@ def condition_patch(kind: str, *, status: bool, reason: str, message: str, at: s
         message: Text for people, with the numbers.
         at: RFC 3339 time of the transition.
         uid: Of the pod that is meant; one that took over its name is then left alone. "" = whoever has the name.
+        annotations: To set in the same write; /status takes a pod's annotations as well.
     """
     condition = {
         "type": kind,
@@ -95,7 +117,10 @@ def condition_patch(kind: str, *, status: bool, reason: str, message: str, at: s
         "message": message,
         "lastTransitionTime": at,
     }
-    guard = {"metadata": {"uid": uid}} if uid else {}
+    meta: dict[str, Any] = {"uid": uid} if uid else {}
+    if annotations:
+        meta["annotations"] = dict(annotations)
+    guard = {"metadata": meta} if meta else {}
     return _encode({**guard, "status": {"conditions": [condition]}})
 
 

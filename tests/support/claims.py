@@ -8,6 +8,7 @@ from typing import Any
 
 from fleet import labels
 from fleet.errors import ApiError, Invalid, NotFound
+from fleet.node import Node as PoolNode
 from tests.support import json_patch
 
 Node = dict[str, Any]
@@ -32,6 +33,16 @@ class Nodes:
         self.objects: dict[str, Node] = {name: a_node(name, text) for name, text in warm.items()}
         self.writes: list[tuple[str, dict[str, str], dict[str, str]]] = []
         self.lose = 0
+
+    def show(self, node: PoolNode) -> None:
+        """Take a node as a value, if it is of a pool."""
+        if node.pool:
+            notes = {name: text for name, text in ((labels.WARM, node.warm), (labels.CLAIM, node.claim)) if text}
+            notes = notes or {"other": "annotation"}
+            self.objects[node.name] = {
+                "metadata": {"name": node.name, "uid": node.uid, "annotations": notes},
+                "spec": {},
+            }
 
     async def get(self, path: str) -> bytes:
         await Pause()

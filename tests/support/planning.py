@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
 from binpack.config import PlannerSettings
+from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.repair import Repair
 from binpack.controller.turns import Turns
 from binpack.controller.waiting import WaitingRoom
 from binpack.controller.world import World
-from binpack.controller.writer import Outcome
+from binpack.controller.writer import NO_AID, Aid, Outcome
 from binpack.index import Index
 from binpack.ledger import Ledger
 from fleet import labels
+from fleet.kube.claimer import Claimer
 from fleet.node import Node
 from fleet.plan import Placement, Plan, Unplaced
 from fleet.pod import Berth, Pod
+from tests.support.claims import Nodes
 from tests.support.clock import ManualClock, settle
 
 LOST = "lost"  # written, and the answer lost
@@ -62,12 +66,16 @@ class FakeWriter:
     Attributes:
         pods: The truth, by uid.
         calls: (verb, uid, what) of every write, in order.
+        aids: (verb, uid, what) was given beside a berth, where that was anything.
+        notes: (uid, annotations) that came with a condition.
         held: Verbs whose writes wait until `let_go`.
     """
 
     def __init__(self, clock: ManualClock) -> None:
         self.pods: dict[str, Pod] = {}
         self.calls: list[tuple[str, str, Any]] = []
+        self.aids: list[tuple[str, str, Aid]] = []
+        self.notes: list[tuple[str, dict[str, str]]] = []
         self.reads = 0
         self.on_their_way: dict[str, int] = defaultdict(int)
         self.most_at_once: dict[str, int] = defaultdict(int)
@@ -91,10 +99,12 @@ class FakeWriter:
         """Return what was asked with this verb."""
         return [what for name, _, what in self.calls if name == verb]
 
-    async def pin(self, pod: Pod, berth: Berth) -> tuple[Outcome, str]:
+    async def pin(self, pod: Pod, berth: Berth, aid: Aid = NO_AID) -> tuple[Outcome, str]:
+        self._note_aid("pin", pod, aid)
         return await self._write("pin", pod, berth, {"pinned_node": berth.node, "devices": berth.devices or None})
 
-    async def steer(self, pod: Pod, candidates: Sequence[Berth]) -> tuple[Outcome, str]:
+    async def steer(self, pod: Pod, candidates: Sequence[Berth], aid: Aid = NO_AID) -> tuple[Outcome, str]:
+        self._note_aid("steer", pod, aid)
         return await self._write("steer", pod, tuple(candidates), {"candidates": tuple(candidates)})
 
     async def ungate(self, pod: Pod) -> tuple[Outcome, str]:
@@ -113,7 +123,22 @@ class FakeWriter:
             return outcome, None
         return (Outcome.DONE, fresh) if fresh is not None else (Outcome.GONE, None)
 
-    async def say(self, pod: Pod, *, status: bool, reason: str, message: str, at: str) -> tuple[Outcome, str]:
+    def _note_aid(self, verb: str, pod: Pod, aid: Aid) -> None:
+        if aid != NO_AID:
+            self.aids.append((verb, pod.uid, aid))
+
+    async def say(
+        self,
+        pod: Pod,
+        *,
+        status: bool,
+        reason: str,
+        message: str,
+        at: str,
+        notes: Mapping[str, str] | None = None,
+    ) -> tuple[Outcome, str]:
+        if notes:
+            self.notes.append((pod.uid, dict(notes)))
         return await self._call("say", pod, (status, reason, message), {"says_waiting": status})
 
     async def delete(self, repair: Repair) -> tuple[Outcome, str]:
@@ -177,6 +202,7 @@ class Bridge:
     recorder: FakeRecorder
     turns: Turns
     registry: CollectorRegistry
+    nodes: Nodes
     plans: list[tuple[str, ...]] = field(default_factory=list)
 
     def see(self, *pods: Pod) -> None:
@@ -205,7 +231,17 @@ class Bridge:
     def add_nodes(self, *nodes: Node) -> None:
         """Let the watch show new or changed nodes."""
         for node in nodes:
+            self.nodes.show(node)
             self.world.ledger.set_node(node)
+        self.turns.wake()
+
+    def catch_up_nodes(self) -> None:
+        """Let the watch show the claims and openness of all pools' nodes as the API has them now."""
+        for name in self.world.ledger.names():
+            state = self.world.ledger.state(name)
+            if state is not None and state.node.pool:
+                node = replace(state.node, warm=self.nodes.warm_of(name), claim=self.nodes.claim_of(name))
+                self.world.ledger.set_node(node)
         self.turns.wake()
 
     def lose_node(self, name: str) -> None:
@@ -246,8 +282,12 @@ async def running(
         plans.append(tuple(pod.name for pod in batch))
         return await decide(world, batch)
 
-    turns = Turns(world, writer, recorder, noted, clock, settings, PlannerMetrics(registry))
-    bridge = Bridge(clock, world, writer, recorder, turns, registry, plans)
+    api, tokens = Nodes(), itertools.count()
+    for node in nodes:
+        api.show(node)
+    claims = Claims(Claimer(cast(Any, api), lambda: str(next(tokens))))
+    turns = Turns(world, writer, recorder, noted, clock, settings, PlannerMetrics(registry), claims)
+    bridge = Bridge(clock, world, writer, recorder, turns, registry, api, plans)
     task = asyncio.ensure_future(turns.run())
     try:
         yield bridge

@@ -91,7 +91,8 @@ def test_policies_have_the_names_that_uninstall_removes():
         return {obj["metadata"]["name"] for _, obj in OBJECTS if obj["kind"] == kind}
 
     assert named("MutatingAdmissionPolicy") == named("MutatingAdmissionPolicyBinding") == set(GATE_POLICIES)
-    guards = set(RECORD_POLICIES) | {"berthmaster-marks"}  # the latter goes with the rest: it binds the scaler alone
+    # The latter go with the rest: each binds one controller of ours alone.
+    guards = set(RECORD_POLICIES) | {"berthmaster-marks", "berthmaster-claims"}
     assert named("ValidatingAdmissionPolicy") == named("ValidatingAdmissionPolicyBinding") == guards
 
 
