@@ -18,6 +18,7 @@ _LONGEST_SHOWN = 80
 # What the API server allows in a path: group/version, the name of an object, and the kinds of custom resources.
 _VERSION = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_BUILT_IN = frozenset({"Deployment", "StatefulSet"})  # told from others by their kind alone
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 
@@ -128,6 +129,8 @@ def spec_of(spec: Mapping[str, Any]) -> Spec:
 
 def _misnamed(target: TargetRef) -> list[str]:
     """Return what could not stand in a path of the API: a name must lead to the object it names, and nowhere else."""
+    if target.kind in _BUILT_IN and target.api_version != "apps/v1":
+        return [f"targetRef.apiVersion of a {target.kind} is apps/v1, got {_shown(target.api_version)}"]
     return [
         f"targetRef.{name} cannot be {_shown(value)}"
         for name, value, pattern in (

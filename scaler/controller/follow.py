@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from fleet.clock import Clock
 from fleet.errors import ApiError, DecodeError, NotFound
@@ -29,13 +30,20 @@ class Follower:
         self._actuator = actuator
         self._clock = clock
         self._followed: set[Workload] = set()
+        self._asking: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        await every(_RHYTHM, self.turn, self._clock, name="workloads of other kinds")
+        try:
+            await every(_RHYTHM, self.turn, self._clock, name="workloads of other kinds")
+        finally:
+            asking = tuple(self._asking.values())
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
 
     async def turn(self) -> None:
-        """Ask for all of them once."""
+        """Ask for all of them once; a kind whose server is still silent is asked when it is done."""
         wanted: dict[Workload, TargetRef] = {}
         for autoscaler in self._world.autoscalers.values():
             workload = autoscaler.workload
@@ -45,13 +53,29 @@ class Follower:
             self._world.pods.select(workload, None)
             self._world.remove_workload(workload)
         self._followed = set(wanted)
+        kinds: dict[tuple[str, str], dict[Workload, TargetRef]] = {}
+        for workload, target in wanted.items():
+            kinds.setdefault((target.api_version, target.kind), {})[workload] = target
+        for kind, members in kinds.items():
+            if kind not in self._asking:
+                self._asking[kind] = asyncio.create_task(self._ask_all(kind, members), name=f"scales of {kind[1]}")
+        if self._asking:
+            await asyncio.wait(self._asking.values(), timeout=_RHYTHM.period_s)
+
+    async def _ask_all(self, kind: tuple[str, str], members: Mapping[Workload, TargetRef]) -> None:
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def ask(workload: Workload, target: TargetRef) -> None:
             async with gate:
                 await self._ask(workload, target)
 
-        await asyncio.gather(*(ask(workload, target) for workload, target in wanted.items()))
+        try:
+            await asyncio.gather(*(ask(workload, target) for workload, target in members.items()))
+        except Exception:
+            # Broad on purpose: nobody else looks at this task.
+            log.exception("the scales of %s could not be asked for", kind[1])
+        finally:
+            del self._asking[kind]
 
     async def _ask(self, workload: Workload, target: TargetRef) -> None:
         try:

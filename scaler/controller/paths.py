@@ -22,7 +22,8 @@ def autoscaler(namespace: str, name: str, subresource: str = "") -> str:
 
 def group(api_version: str) -> str:
     """Return the path of an API group's version, such as /apis/apps/v1 or /api/v1."""
-    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    parts = "/".join(_quoted(part) for part in api_version.split("/"))
+    return f"/apis/{parts}" if "/" in parts else f"/api/{parts}"
 
 
 def scale(api_version: str, plural: str, namespace: str, name: str) -> str:

@@ -19,6 +19,7 @@ from scaler.controller.actuator import Actuator, Setting
 from scaler.controller.carrier import Carrier
 from scaler.controller.census import Order, census, order_for
 from scaler.controller.endpoint import Endpoint
+from scaler.controller.follow import Follower
 from scaler.controller.metrics import ScalerMetrics
 from scaler.controller.objects import RivalObject
 from scaler.controller.pods import Pod, Workload, pod_from
@@ -264,6 +265,35 @@ async def test_an_endpoint_that_was_given_another_workload_decides_no_more(scene
     await scene.clock.advance(10.0)
     scene.rounds._turn(before)
     assert before.decision is None
+
+
+async def test_a_kind_whose_server_is_silent_keeps_no_other_kind_waiting() -> None:
+    world, clock = World(), ManualClock()
+    for kind in ("Fleet", "Hung"):
+        for number in range(6):
+            target = {"apiVersion": "x.example.com/v1", "kind": kind, "name": f"f{number}"}
+            world.set_autoscaler(an_autoscaler(f"{kind.lower()}{number}", targetRef=target))
+    asked: list[str] = []
+
+    class Scales:
+        async def read(self, namespace: str, target: TargetRef) -> Setting:
+            asked.append(target.kind)
+            if target.kind == "Hung":
+                await asyncio.Event().wait()
+            return Setting(replicas=len(asked), version="", selector="")
+
+    follower = Follower(world, Scales(), clock)  # type: ignore[arg-type]
+    work = asyncio.create_task(follower.run())
+    while asked.count("Fleet") < 6:
+        await settle()
+    assert asked.count("Hung") == 4
+    counts = {
+        world.targets[Workload(namespace="n", kind="Fleet", name=f"f{number}")].order.replicas for number in range(6)
+    }
+    assert len(counts) == 6
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    assert not [task for task in asyncio.all_tasks() if "scales of" in task.get_name()]
 
 
 @pytest.mark.parametrize("replicas", [2**31 - 1, 2**63 - 1])

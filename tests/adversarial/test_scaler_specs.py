@@ -185,6 +185,7 @@ def test_the_api_server_refuses_what_the_controller_would() -> None:
         ("apiVersion", "../../api/v1"),
         ("apiVersion", "apps/v1#"),
         ("apiVersion", "apps/v1\n"),
+        ("apiVersion", "x.example.com/v1"),
         ("kind", "Deployment/../x"),
         ("kind", "\x1b[2J"),
         ("name", ".."),
