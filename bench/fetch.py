@@ -48,6 +48,13 @@ STREAMS = 8
 PROMISED_RATIO = 5.0
 _RATE_BYTES_PER_S = 4 * 2**20
 _CHUNK_BYTES = 2**17
+_TELLS_RSS = """
+import sys
+from pathlib import Path
+from warmpool.fetch.command import command
+command(sys.argv[1:], standalone_mode=False)
+print(next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")))
+"""
 _KILL_SIZE_BYTES = 6 * 2**20
 _KILL_RATE_BYTES_PER_S = 3 * 2**20
 
@@ -162,8 +169,10 @@ def _speed(folder: Path, repeats: int, size: int) -> dict[str, Any]:
     medians = {name: statistics.median(found) for name, found in seconds.items()}
     one = min(value for name, value in medians.items() if name.startswith("one"))
     with Server(folder, 0) as server:
-        command = [sys.executable, "-m", "warmpool.fetch", "file", f"{server.url}/model.bin", "--reserve=0", "--quiet"]
-        unlimited_s, rss_bytes = _measured([*command, f"--into={folder / 'unlimited'}"])
+        arguments = ["file", f"{server.url}/model.bin", "--reserve=0", "--quiet"]
+        command = [sys.executable, "-m", "warmpool.fetch", *arguments]
+        unlimited_s = min(_timed([*command, f"--into={folder / 'unlimited'}"]) for _ in range(repeats))
+        rss_bytes = _largest_rss_bytes([*arguments, f"--into={folder / 'rss'}"])
     return {
         "size_bytes": size,
         "bytes_per_s_per_connection": _RATE_BYTES_PER_S,
@@ -176,17 +185,16 @@ def _speed(folder: Path, repeats: int, size: int) -> dict[str, Any]:
 
 
 def _timed(command: list[str]) -> float:
-    return _measured(command)[0]
-
-
-def _measured(command: list[str]) -> tuple[float, int]:
-    """Return seconds and the largest resident set in bytes of one process."""
     began_s = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, command
-    return time.perf_counter() - began_s, usage.ru_maxrss * 1024
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began_s
+
+
+def _largest_rss_bytes(arguments: list[str]) -> int:
+    """Run the command and return its largest resident set, as it sees it (the one of wait4 holds the parent's, too)."""
+    command = [sys.executable, "-c", _TELLS_RSS, *arguments]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    return int(said) * 1024
 
 
 def _kills(folder: Path, kills: int, seed: int) -> dict[str, Any]:
