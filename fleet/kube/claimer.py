@@ -116,7 +116,6 @@ class Claimer:
             return
 
     async def _take(self, set_id: str, pods: Sequence[str], candidate: Candidate, seconds: int) -> Held | Loss:
-        asked = Claim(set_id=set_id, pods=tuple(pods), seconds=seconds, token=self._token())
         for seen in (candidate, None):
             if seen is None:  # somebody was faster; perhaps another of this very set
                 seen = await self._read(candidate)
@@ -127,7 +126,10 @@ class Claimer:
                 return Loss.CLAIMED if seen is candidate else Loss.FASTER
             if standing is None and not seen.warm:
                 return Loss.NOT_OPEN
-            claim = asked if standing is None else with_pods(standing, pods, token=self._token())
+            # A new token for every write: the one before may have taken place, and have been removed since.
+            token = self._token()
+            asked = Claim(set_id=set_id, pods=tuple(pods), seconds=seconds, token=token)
+            claim = asked if standing is None else with_pods(standing, pods, token=token)
             held = Held(node=candidate.name, uid=candidate.uid, claim=claim)
             if await self._write(held, seen) is None:
                 return held

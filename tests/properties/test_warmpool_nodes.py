@@ -19,10 +19,10 @@ from warmpool.providers.provider import MachinePhase
 from warmpool.values import COMING, NodeState, Offer, PoolNode, Why
 
 _NEWS = (Outcome, Step, Lead, Forget)
-_HAPPENINGS = (
-    "wait wait_long register ready unready gpu no_gpu images no_images pod pod_ends claim foreign_taint cordon uncordon "
-    "vanish refuse restart target spare"
-).split()
+_HAPPENINGS = [
+    *("wait", "wait_long", "register", "ready", "unready", "gpu", "no_gpu", "images", "no_images", "pod", "pod_ends"),
+    *("claim", "foreign_taint", "cordon", "uncordon", "vanish", "refuse", "restart", "target", "spare"),
+]
 _EVENTS = st.tuples(st.sampled_from(_HAPPENINGS), st.integers(0, 7), st.sampled_from([0.0, 0.3]))
 
 

@@ -161,6 +161,8 @@ class World:
         )
 
     def _carry_out(self, name: str, action: Action, now_s: float) -> None:
+        if isinstance(action, Mark | Tell | Unclaim) and name not in self.facts:
+            return  # 404
         match action:
             case Mark() if action.claim_read != self.facts[name].claim:
                 pass  # 422: somebody was faster

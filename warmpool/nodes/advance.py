@@ -57,7 +57,8 @@ def advance(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits
         node = _entered(node, before.state, now_s)
         actions += more
     actions += _pulls(seen, node, pool, now_s, limits)
-    if seen.facts is not None and not seen.facts.is_deleting:
+    is_leaving = node.release_told_s == now_s
+    if seen.facts is not None and not seen.facts.is_deleting and not is_leaving:
         # In order: a mark relies on the claim that was read, or on its having been removed just before.
         is_unclaimed = any(isinstance(action, Unclaim) for action in actions)
         actions += marks(replace(seen.facts, claim="") if is_unclaimed else seen.facts, node, pool)

@@ -186,6 +186,25 @@ def test_a_silent_server_is_an_error_not_a_miss() -> None:
         run(a_claimer(api).draw("s", ("u1",), candidates(api, "w1")))
 
 
+def test_a_second_try_is_another_text() -> None:
+    """The first may have taken place unseen and have been removed: whoever read it must not remove the second."""
+
+    class Removed(Nodes):
+        async def json_patch(self, path: str, body: bytes) -> bytes:
+            self.write(path, body)
+            if self.lose > 0:
+                self.lose -= 1
+                self.write(path, unclaim_patch("uid-w1", self.claim_of("w1")))
+                raise ApiError(0, "Timeout", "the answer was lost")
+            return b"{}"
+
+    api = Removed(w1="img")
+    api.lose = 1
+    run(a_claimer(api).draw("s", ("u1",), candidates(api, "w1")))
+    texts = [after[labels.CLAIM] for _, _, after in api.writes if labels.CLAIM in after]
+    assert len(texts) == len(set(texts)) == 2
+
+
 def test_more_pods_come_once_each() -> None:
     assert with_pods(SOFT, ("u1", "u2"), token="n").pods == ("u1", "u2")
     assert json.loads(format_claim(SOFT))["kind"] == "soft"
