@@ -50,6 +50,7 @@ CLIENTS = {
     "extender": service_account("berthmaster-extender"),
     "planner": service_account("berthmaster-planner"),
     "scaler": service_account("berthmaster-scaler"),
+    "warmpool": service_account("berthmaster-warmpool"),
 }
 
 
