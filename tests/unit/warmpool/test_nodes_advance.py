@@ -6,11 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.claim import Claim, firm, format_claim
+from fleet.claim import Claim, claim_patch, firm, format_claim
 from fleet.constraints import Taint
+from fleet.errors import Invalid
+from fleet.labels import WARM
+from tests.support import json_patch
+from tests.support.claims import Nodes
 from tests.support.warm_world import IMAGE, World, a_pool, proven
 from warmpool.nodes.action import Drawn, Evict, Lead, Mark, Outcome, Pull, Release, Step, Tell, Unclaim
 from warmpool.nodes.limits import Limits
+from warmpool.nodes.marks import is_shut, mark_patch
 from warmpool.nodes.seen import Puller
 from warmpool.providers.provider import MachinePhase, Refusal
 from warmpool.values import NodeState, Offer, Shape, Why
@@ -445,3 +450,78 @@ def test_a_free_choice_and_an_offer_read_well() -> None:
     assert str(Offer(zone="a", capacity_type="spot")) == "a/spot"
     assert Shape(devices=1).fingerprint != Shape(devices=2).fingerprint
     assert Shape(offers=(Offer(zone="a"),)).fingerprint == Shape().fingerprint
+
+
+def test_each_text_of_a_claim_lapses_by_its_own_first_sight(world: World) -> None:
+    warm_world(world)
+    world.change("w1", claim=format_claim(SOFT))
+    world.tick(10.0)
+    world.change("w1", claim=format_claim(FIRM))
+    world.tick(20.0)
+    world.tick(619.0)
+    assert world.state("w1") is NodeState.CLAIMED
+    world.tick(620.0)
+    assert world.state("w1") is NodeState.WARM
+
+
+def test_a_failed_node_that_pods_came_to_is_theirs_until_they_end(world: World) -> None:
+    warm_world(world)
+    world.pods["w1"] = ("u1",)
+    world.refuse("w1")
+    for now_s in (10.0, 100.0):
+        world.tick(now_s)
+    assert world.state("w1") is NodeState.FAILED
+    assert world.released() == []
+    world.pods["w1"] = ()
+    for now_s in (110.0, 120.0):
+        world.tick(now_s)
+    assert world.released() == ["w1"]
+
+
+def test_a_failed_node_that_is_still_open_is_closed_before_it_goes(world: World) -> None:
+    warm_world(world)
+    world.refuse("w1")
+    world.tick(10.0)
+    assert (world.facts["w1"].warm, world.facts["w1"].is_unschedulable, world.released()) == ("", True, [])
+    world.tick(20.0)
+    assert world.released() == ["w1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "is_closed"),
+    [
+        ({}, True),
+        ({"warm": "img"}, False),
+        ({"claim": "x"}, False),
+        ({"is_unschedulable": False}, False),
+        ({"closing": ""}, False),
+    ],
+)
+def test_a_node_is_shut_when_neither_pods_nor_claims_can_come(change: dict[str, object], is_closed: bool) -> None:
+    facts = proven("w1", a_pool(), closing="Surplus", is_unschedulable=True)
+    assert is_shut(replace(facts, **change)) is is_closed  # type: ignore[arg-type]
+
+
+def test_closing_is_refused_where_a_claim_came_first() -> None:
+    api = Nodes(w1="img")
+    api.write("/api/v1/nodes/w1", claim_patch("uid-w1", SOFT, warm="img"))
+    mark = Mark(node="w1", uid="uid-w1", why=Why.SURPLUS, unschedulable=True, annotations=((WARM, None),))
+    with pytest.raises(Invalid):
+        api.write("/api/v1/nodes/w1", mark_patch(mark))
+    assert api.warm_of("w1") == "img"
+
+
+def test_a_mark_on_a_node_without_annotations_or_taints_makes_them() -> None:
+    bare = {"metadata": {"name": "w1", "uid": "u"}, "spec": {}}
+    mark = Mark(
+        node="w1",
+        uid="u",
+        why=Why.PROVEN,
+        added=(Taint(key="k", value="v"),),
+        has_taints=False,
+        annotations=((WARM, "img"),),
+        has_annotations=False,
+    )
+    after = json_patch.apply(bare, mark_patch(mark))
+    assert after["metadata"]["annotations"] == {WARM: "img"}
+    assert after["spec"]["taints"] == [{"key": "k", "value": "v", "effect": "NoSchedule"}]

@@ -121,6 +121,12 @@ def test_an_offer_that_was_refused_spills_over_and_then_runs_dry() -> None:
     assert not plan.is_capacity_available
 
 
+def test_a_node_that_somebody_cordoned_stays_while_the_pool_is_short() -> None:
+    cordoned = a_node("c", is_cordoned=True)
+    assert plan_of([cordoned], 1).closes == ()
+    assert plan_of([cordoned, a_node("w")], 1).closes == (Close(name="c", why=Why.USELESS),)
+
+
 def test_a_counted_provider_is_told_a_number_and_no_node_is_picked() -> None:
     counted = Capabilities(can_order=False, is_counted=True)
     plan = plan_of([a_node("a"), a_node("b"), a_node("c", NodeState.CLAIMED)], 1, capabilities=counted)
