@@ -20,6 +20,7 @@ from binpack.controller.turns import Turns
 from binpack.controller.waiting import WaitingRoom
 from binpack.controller.world import World
 from binpack.controller.writer import NO_AID, Aid, Outcome
+from binpack.controller.yard import Yard
 from binpack.index import Index
 from binpack.ledger import Ledger
 from fleet import labels
@@ -30,12 +31,18 @@ from fleet.pod import Berth, Pod
 from tests.support.claims import Nodes
 from tests.support.clock import ManualClock, settle
 
+_TOKENS = itertools.count()
 LOST = "lost"  # written, and the answer lost
 
 
-def a_world(*nodes: Node, now_s: Callable[[], float] = lambda: 0.0, hand_over_after_s: float = 30.0) -> World:
+def a_world(
+    *nodes: Node,
+    now_s: Callable[[], float] = lambda: 0.0,
+    hand_over_after_s: float = 30.0,
+    yard: Yard | None = None,
+) -> World:
     """Return a world that knows these nodes."""
-    world = World(Ledger(), Index(), WaitingRoom(hand_over_after_s=hand_over_after_s), now_s)
+    world = World(Ledger(), Index(), WaitingRoom(hand_over_after_s=hand_over_after_s), now_s, yard)
     for node in nodes:
         world.ledger.set_node(node)
     world.refresh()
@@ -231,7 +238,8 @@ class Bridge:
     def add_nodes(self, *nodes: Node) -> None:
         """Let the watch show new or changed nodes."""
         for node in nodes:
-            self.nodes.show(node)
+            if node.name not in self.nodes.objects:
+                self.nodes.show(node)
             self.world.ledger.set_node(node)
         self.turns.wake()
 
@@ -270,22 +278,26 @@ async def running(
     *,
     decide: Callable[[World, Sequence[Pod]], Any] = by_index,
     settings: PlannerSettings | None = None,
+    writer: FakeWriter | None = None,
+    api: Nodes | None = None,
+    yard: Yard | None = None,
 ) -> AsyncIterator[Bridge]:
-    """Run turns over a world with these nodes."""
+    """Run turns over a world with these nodes; planners that share writer's pods and `api` live in one cluster."""
     clock = ManualClock()
     settings = settings or PlannerSettings()
-    world = a_world(*nodes, now_s=clock.monotonic_s, hand_over_after_s=settings.hand_over_after_s)
-    writer, recorder, registry = FakeWriter(clock), FakeRecorder(), CollectorRegistry()
+    world = a_world(*nodes, now_s=clock.monotonic_s, hand_over_after_s=settings.hand_over_after_s, yard=yard)
+    writer, recorder, registry = writer or FakeWriter(clock), FakeRecorder(), CollectorRegistry()
     plans: list[tuple[str, ...]] = []
 
     async def noted(world: World, batch: Sequence[Pod]) -> Plan:
         plans.append(tuple(pod.name for pod in batch))
         return await decide(world, batch)
 
-    api, tokens = Nodes(), itertools.count()
-    for node in nodes:
-        api.show(node)
-    claims = Claims(Claimer(cast(Any, api), lambda: str(next(tokens))))
+    if api is None:
+        api = Nodes()
+        for node in nodes:
+            api.show(node)
+    claims = Claims(Claimer(cast(Any, api), lambda: str(next(_TOKENS))))
     turns = Turns(world, writer, recorder, noted, clock, settings, PlannerMetrics(registry), claims)
     bridge = Bridge(clock, world, writer, recorder, turns, registry, api, plans)
     task = asyncio.ensure_future(turns.run())
