@@ -152,7 +152,7 @@ def _idle(sums: Sums, day: Sums, hour_cost: float) -> dict[str, Any]:
     hours, day_hours = sums.idle_s / HOUR_S, day.idle_s / HOUR_S
     cost = f", {day_hours * hour_cost:.4g}" if hour_cost else ""
     return {
-        "summary": f"{day_hours:.3g} h{cost}",
+        "summary": f"{day_hours:.1f} h{cost}",
         "nodeHours": _short(hours),
         "cost": _short(hours * hour_cost) if hour_cost else None,
         "dayNodeHours": _short(day_hours),

@@ -12,16 +12,19 @@ import yaml
 
 import binpack.__main__
 import scaler.__main__
+import warmpool.__main__
 from binpack.controller.release import GATE_POLICIES, RECORD_POLICIES
 from binpack.controller.service import LEASE
 from binpack.extender_service import DEFAULT_LISTEN
 from fleet import labels
 from scaler.controller.service import LEASE as SCALER_LEASE
+from warmpool.controller.service import LEASE as POOL_LEASE
 
 ROOT = Path(__file__).parents[3]
 MANIFESTS = ROOT / "manifests"
 FILES = sorted(MANIFESTS.rglob("*.yaml"))
 CONFIGS = [MANIFESTS / "base/scheduler/scheduler-config.yaml", MANIFESTS / "extender-config/scheduler-config.yaml"]
+PACKAGES = {"binpack": binpack.__main__, "scaler": scaler.__main__, "warmpool": warmpool.__main__}
 LOCAL_CONFIG = ROOT / "berthmaster/local/templates/scheduler.yaml"
 
 
@@ -61,14 +64,16 @@ def test_every_kustomization_lists_all_its_files():
         assert {entry for entry in listed if not entry.startswith("..")} == there, path
 
 
-def test_the_only_resource_definition_is_the_one_that_the_scaler_serves():
+def test_the_only_resource_definitions_are_those_that_the_controllers_serve():
     names = [obj["metadata"]["name"] for _, obj in OBJECTS if obj["kind"] == "CustomResourceDefinition"]
-    assert names == [f"{labels.AUTOSCALER_PLURAL}.{labels.DOMAIN}"]
+    assert names == [f"{plural}.{labels.DOMAIN}" for plural in (labels.AUTOSCALER_PLURAL, labels.POOL_PLURAL)]
 
 
 @pytest.mark.parametrize("obj", of_kind("ServiceAccount", "Deployment", "Role", "NetworkPolicy", "PodDisruptionBudget"))
 def test_everything_of_ours_stands_in_our_namespace(obj):
-    assert obj["metadata"]["namespace"] == labels.NAMESPACE
+    # The pods that pull images and what pools remember stand apart, and nodes' leases where Kubernetes has them.
+    apart = {labels.PULL_NAMESPACE, "kube-node-lease"} if obj["kind"] == "Role" else set()
+    assert obj["metadata"]["namespace"] in {labels.NAMESPACE} | apart
 
 
 @pytest.mark.parametrize("obj", of_kind("ClusterRole", "Role"))
@@ -77,10 +82,11 @@ def test_no_right_is_a_wildcard_or_reads_secrets(obj):
     for rule in obj.get("rules", ()):
         for part in ("apiGroups", "resources", "verbs"):
             assert "*" not in rule[part]
-        assert not {"secrets", "configmaps", "pods/exec", "serviceaccounts/token"} & set(rule["resources"])
+        own = {"configmaps"} if obj["metadata"].get("namespace") == labels.PULL_NAMESPACE else set()
+        assert not ({"secrets", "configmaps", "pods/exec", "serviceaccounts/token"} - own) & set(rule["resources"])
 
 
-@pytest.mark.parametrize("lease", [LEASE, SCALER_LEASE])
+@pytest.mark.parametrize("lease", [LEASE, SCALER_LEASE, POOL_LEASE])
 def test_a_lease_is_the_one_its_holder_may_write(lease):
     (role,) = (o for _, o in OBJECTS if o["kind"] == "Role" and o["metadata"]["name"] == f"{lease}-lease")
     assert [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule] == [[lease]]
@@ -93,6 +99,7 @@ def test_policies_have_the_names_that_uninstall_removes():
     assert named("MutatingAdmissionPolicy") == named("MutatingAdmissionPolicyBinding") == set(GATE_POLICIES)
     # The latter go with the rest: each binds one controller of ours alone.
     guards = set(RECORD_POLICIES) | {"berthmaster-marks", "berthmaster-claims"}
+    guards |= {f"berthmaster-warmpool-{what}" for what in ("nodes", "pods", "pools")}
     assert named("ValidatingAdmissionPolicy") == named("ValidatingAdmissionPolicyBinding") == guards
 
 
@@ -129,7 +136,7 @@ def test_our_containers_are_started_as_the_command_understands(obj):
         if not container["image"].startswith("berthmaster:"):
             continue
         name, *arguments = container["args"]
-        package = scaler.__main__ if container.get("command") == ["python", "-m", "scaler"] else binpack.__main__
+        package = PACKAGES[container.get("command", ["binpack"])[-1]]
         command = package.main.commands[name]
         context = command.make_context(name, list(arguments))
         assert isinstance(context, click.Context)
