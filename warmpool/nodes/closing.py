@@ -53,9 +53,14 @@ def given_up(
             return node, ()
         if facts.claim:
             return node, (Unclaim(node=facts.name, uid=facts.uid, text=facts.claim, why=Why.CLAIM_LAPSED),)
-        if not is_shut(facts) and not is_unopened(facts, pool):
-            closing = replace(node, close_why=node.close_why or node.why)
-            return closing, marks(facts, closing, pool)
+        if not is_unopened(facts, pool):
+            if not is_shut(facts):
+                closing = replace(node, close_why=node.close_why or node.why, closed_seen_s=None)
+                return closing, marks(facts, closing, pool)
+            closed_seen_s = now_s if node.closed_seen_s is None else node.closed_seen_s
+            node = replace(node, closed_seen_s=closed_seen_s)
+            if now_s - closed_seen_s < limits.settle_s:
+                return node, ()
     return _released(node, now_s, limits, must_look=facts is not None)
 
 
