@@ -21,6 +21,7 @@ from fleet.errors import BerthmasterError, ConfigError
 LARGEST_ANSWER_BYTES = 16 * 2**20
 _CONNECT_TIMEOUT_S = 2.0
 _LONGEST_EXCERPT = 200
+_LONGEST_READ = 16 * 2**10
 
 
 class FetchError(BerthmasterError):
@@ -166,10 +167,11 @@ class Http:
     ) -> bytes:
         if self._session is None:
             raise RuntimeError("Http is used outside of its async with block")
-        headers = {}
+        headers, shown = {}, ""
         if token is not None:
             try:
-                headers["Authorization"] = f"Bearer {token.read()}"
+                shown = token.read()
+                headers["Authorization"] = f"Bearer {shown}"
             except ConfigError as error:
                 raise FetchError("token", str(error)) from error
         limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, _CONNECT_TIMEOUT_S))
@@ -178,7 +180,7 @@ class Http:
             async with self._session.request(
                 method, URL(asked), params=params, data=form, headers=headers, timeout=limits, allow_redirects=False
             ) as answer:
-                return await _body(answer, url, largest_bytes)
+                return await _body(answer, url, largest_bytes, shown)
         except TimeoutError as error:
             raise FetchError("timeout", f"{url}: no answer within {timeout_s:g} s") from error
         except aiohttp.ClientSSLError as error:
@@ -197,11 +199,13 @@ def _public(url: str) -> str:
         return "an address that is none"
 
 
-async def _body(answer: aiohttp.ClientResponse, url: str, largest_bytes: int) -> bytes:
+async def _body(answer: aiohttp.ClientResponse, url: str, largest_bytes: int, token: str) -> bytes:
     if 300 <= answer.status < 400:
         raise FetchError("redirect", f"{url}: sends elsewhere ({answer.status}), which is not followed", answer.status)
     if answer.status != 200:
-        said = (await answer.content.read(_LONGEST_EXCERPT)).decode("utf-8", "replace").strip()
+        # Who answers with what it was asked must not carry a token into logs and conditions.
+        said = (await answer.content.read(_LONGEST_READ)).decode("utf-8", "replace").strip()
+        said = said.replace(token, "(token)")[:_LONGEST_EXCERPT] if token else said[:_LONGEST_EXCERPT]
         raise FetchError("status", f"{url}: {answer.status} {answer.reason}: {said}", answer.status)
     body = bytearray()
     async for chunk in answer.content.iter_any():

@@ -367,3 +367,17 @@ async def test_a_token_that_went_away_lets_nobody_in_and_is_named(tmp_path: Path
             await http.get("http://127.0.0.1:1/", token=token, timeout_s=1.0)
     assert failed.value.kind == "token"
     assert "secret" not in str(failed.value)
+
+
+async def test_an_error_page_that_repeats_the_question_tells_no_token(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cr3t-" * 20)
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(status=400, reason="x", text="y" * 150 + str(dict(request.headers)))
+
+    app = web.Application()
+    app.router.add_get("/", echo)
+    async with Listener(app, "127.0.0.1", 0) as listener, Http() as http:
+        with pytest.raises(FetchError) as failed:
+            await http.get(f"http://127.0.0.1:{listener.port}/", token=TokenFile(tmp_path / "token"), timeout_s=2.0)
+    assert "s3cr3t" not in str(failed.value)
