@@ -48,7 +48,8 @@ from fleet.kube.credentials import connection
 from fleet.kube.reflector import Reflector
 from scaler.balancer.values import BackendSecond, ServerSecond, ServerState
 from scaler.balancer.wire import SAMPLES_PATH, Journal
-from scaler.controller.endpoint import Endpoint, Kept
+from scaler.controller.endpoint import Endpoint
+from scaler.controller.facts import Kept
 from scaler.controller.objects import ReplicaObject
 from scaler.controller.world import Key
 from scaler.resource import spec_of

@@ -12,7 +12,8 @@ from scaler.controller import paths
 from scaler.controller.actuator import Actuator
 from scaler.controller.census import order_for, replicas
 from scaler.controller.desk import Desk
-from scaler.controller.endpoint import Change, Endpoint
+from scaler.controller.endpoint import Endpoint
+from scaler.controller.facts import Change
 from scaler.controller.pods import Workload
 from scaler.controller.world import Claim, Key, World
 from scaler.decision import Decision

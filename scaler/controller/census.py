@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from scaler.controller.pods import Pod
 from scaler.seen import Fleet, Phase, Replica
 
 # Anybody may write any count into a workload of their own: two billion replicas must not be two billion numbers here.
 _MOST_MISSING = 5000
+_ALIKE: Mapping[str, str] = {}
+
+
+class Make(NamedTuple):
+    """What replicas must have in common to be learnt from together.
+
+    Attributes:
+        version: Hash of the template that they were made from; "" = not known.
+        hardware: What their node calls its GPUs; "" = none, or not known.
+    """
+
+    version: str = ""
+    hardware: str = ""
+
+    def __str__(self) -> str:
+        """Return VERSION on HARDWARE, without what is not known."""
+        return f"{self.version} on {self.hardware}" if self.hardware else self.version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +58,7 @@ class Census:
         stuck: Pods that hold a place of the order and cannot come up by waiting.
         missing: Replicas ordered for which there is no pod yet; they count as starting, 5,000 of them at most.
         unseen: The rest of them: nothing is decided of these, they stay ordered.
-        version: Template hash of the newest pods; "" = no pod.
+        makes: Of each Ready pod, by name.
     """
 
     fleet: Fleet
@@ -47,19 +66,29 @@ class Census:
     names: Mapping[str, str]
     stuck: int
     missing: int
-    version: str
+    makes: Mapping[str, Make]
     unseen: int = 0
 
+    @property
+    def ready_by_make(self) -> Mapping[Make, int]:
+        """Return how many are Ready of each make."""
+        return Counter(self.makes.values())
 
-def census(pods: Iterable[Pod], order: Order) -> Census:
+
+def census(pods: Iterable[Pod], order: Order, hardware: Mapping[str, str] = _ALIKE) -> Census:
     """Count.
 
     A place of the order is held by every pod that neither ended nor is being deleted. An order without a pod yet is
     starting since it was given; pods beyond the order (a shrink on its way, a rollout's surge) are as good as gone,
     those that start first.
+
+    Args:
+        pods: Of the workload.
+        order: What it is set to.
+        hardware: By node; one that is not in it has none that tells replicas apart.
     """
     if not order.tells_pods:
-        return Census(fleet=Fleet(ready=order.replicas or 0), pods={}, names={}, stuck=0, missing=0, version="")
+        return Census(fleet=Fleet(ready=order.replicas or 0), pods={}, names={}, stuck=0, missing=0, makes={})
     live = [pod for pod in pods if not pod.is_ended]
     ready = sum(pod.phase is Phase.READY for pod in live)
     stuck = sum(pod.phase is Phase.FAILED for pod in live)
@@ -84,7 +113,7 @@ def census(pods: Iterable[Pod], order: Order) -> Census:
         names=_names(live),
         stuck=stuck,
         missing=missing,
-        version=max(live, key=lambda pod: pod.since_s).version if live else "",
+        makes={pod.name: Make(pod.version, hardware.get(pod.node, "")) for pod in live if pod.phase is Phase.READY},
         unseen=without_pod - missing,
     )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from fleet.errors import DecodeError
 from scaler.balancer.values import BackendSecond
 from scaler.controller.census import Order, census
-from scaler.controller.cycle import CycleRows
+from scaler.controller.facts import Change, Kept, Known, Load
 from scaler.controller.join import Rejected, Row, join
+from scaler.controller.learning import Learning
 from scaler.controller.world import Key
 from scaler.decision import Decision, Lesson, Sizing
 from scaler.forecast.outlook import Outlook, OutlookState, look
@@ -20,74 +20,18 @@ from scaler.forecast.series import History
 from scaler.forecast.stored import from_bytes, to_bytes
 from scaler.horizontal.decide import decide
 from scaler.horizontal.state import HorizontalState
-from scaler.horizontal.survivors import Survivors
 from scaler.horizontal.track import Track
 from scaler.policy import ForecastMode, Policy
 from scaler.resource import Spec
 from scaler.ring import Ring
 from scaler.seen import Sample
 from scaler.starts import StartTimes
-from scaler.vertical.learn import learn
-from scaler.vertical.learner import Learner
-from scaler.vertical.lesson import sizing as sizing_of
-from scaler.vertical.survivors import survivors
 
 LEARN_EVERY_S = 30.0
 FORECAST_EVERY_S = 60.0
 # A source speaks once a second, and waits up to 2 s for one of several balancers: after twice that it is silent.
 SILENT_AFTER_S = 5.0
 _NOBODY = census((), Order(replicas=None, at_s=0.0))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What outlives the process, in the autoscaler's status; None or empty = nothing was kept.
-
-    Attributes:
-        learnt: L.
-        service_s: S.
-        start_times_s: From order to Ready, newest last.
-        forecast: The minutes of the last days, as `forecast.stored` writes them.
-    """
-
-    learnt: float | None = None
-    service_s: float | None = None
-    start_times_s: tuple[float, ...] = ()
-    forecast: bytes = b""
-
-
-@dataclass(slots=True)
-class Load:
-    """The last second, for people; None = not known."""
-
-    at_s: float = float("-inf")
-    in_flight: float | None = None
-    queued: float | None = None
-    rate_rps: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """The last decision that changed the count."""
-
-    at_s: float
-    before: int
-    after: int
-    reason: str
-    text: str
-
-
-@dataclass(slots=True)
-class Known:
-    """What the controller knows besides load, as of now.
-
-    Attributes:
-        changed_at_s: When the pod template was seen to change; -inf = never.
-        metrics: Ratios by pod and name.
-    """
-
-    changed_at_s: float = float("-inf")
-    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class Endpoint:
@@ -97,15 +41,14 @@ class Endpoint:
         key: Of its autoscaler.
         spec: In force.
         census: Replicas as last counted.
-        sizing: What one replica may hold.
+        learning: What one replica may hold.
         starts: How long starts take.
         decision: The last; None = none yet.
         change: The last that changed the count.
-        lesson: The last of the vertical axis; None = none yet, or nothing is learnt.
         outlook: The last forecast; None = none yet, or it is off.
         report: What the forecast would have changed.
         load: The last second.
-        servers: The balancer's name of each pod, as last seen.
+        servers: What every balancer calls each pod, as last seen.
         rejected: What was dropped.
         is_unmatched: The last second's servers were none of the Ready pods.
         ring: The last hour.
@@ -118,7 +61,6 @@ class Endpoint:
         self.starts = StartTimes(prior_s=self.policy.behavior.start_time_s, ready_s=kept.start_times_s[-64:])
         self.decision: Decision | None = None
         self.change: Change | None = None
-        self.lesson: Lesson | None = None
         self.outlook: Outlook | None = None
         self.report = Report()
         self.load = Load()
@@ -130,10 +72,8 @@ class Endpoint:
         self.known = Known()
         self.track = Track(self.policy, now_s, kept.service_s)
         self._state: HorizontalState | None = None
-        self._learner = _learner(self.policy, kept.learnt)
-        self.sizing = _sizing(self.policy, self._learner)
-        self._survivors: Survivors | None = None
-        self._rows = CycleRows(now_s)
+        self.learning = Learning(self.policy, kept, now_s)
+        self.track.resize(self.policy, self.sizing)
         self._history = _restored(kept.forecast, wall_s) if self.policy.forecast is not ForecastMode.OFF else History()
         self._outlook_state = OutlookState()
         self._late = self._requests = 0.0
@@ -147,6 +87,16 @@ class Endpoint:
         """Return the policy in force."""
         return self.spec.policy
 
+    @property
+    def sizing(self) -> Sizing:
+        """Return what one replica may hold."""
+        return self.learning.sizing
+
+    @property
+    def lesson(self) -> Lesson | None:
+        """Return the last of the vertical axis; None = none yet, or nothing is learnt."""
+        return self.learning.lesson
+
     def apply(self, spec: Spec) -> None:
         """Go on under another spec, keeping what was learnt as far as its bounds allow."""
         before, self.spec = self.policy, spec
@@ -158,10 +108,9 @@ class Endpoint:
                 prior_s=policy.behavior.start_time_s, ready_s=self.starts.ready_s, scheduled_s=self.starts.scheduled_s
             )
         if policy.target != before.target:
-            self._learner = _learner(policy, self._learner.limit if before.target.is_learnt else None)
-            self.sizing = _sizing(policy, self._learner)
-            self.lesson = None
+            self.learning.apply(policy, was_learnt=before.target.is_learnt)
         self.track.resize(policy, self.sizing)
+        self.track.service.limit_s = self.learning.service_limit_s
         self._decided = -1
 
     def see(self, second: BackendSecond, extra: Mapping[str, float | None] | None = None) -> None:
@@ -181,7 +130,7 @@ class Endpoint:
         if self._is_late(sample):
             self._late += sample.arrivals or 0.0
         if self.policy.target.is_learnt:
-            self._rows.add(sample.at_s, rows, self.known.metrics)
+            self.learning.take(sample.at_s, rows, self.census, self.known)
 
     def counted(self, wall_s: float, arrivals: float | None) -> None:
         """Take one second of arrivals for the forecast, on the wall clock."""
@@ -222,7 +171,7 @@ class Endpoint:
             now_s,
             start_time_s=start_time_s,
             floor=self.outlook.floor if self.outlook else None,
-            survivors=self._survivors,
+            survivors=self.learning.survivors,
         )
         self.decision = decision
         self.ring.decided(decision, self.sizing, start_time_s)
@@ -234,19 +183,12 @@ class Endpoint:
         if turn == self._learnt or not self.policy.target.is_learnt:
             return None
         self._learnt = turn
-        begun_s = self._rows.begun_s
-        cycle, self._rows = self._rows.close(
-            now_s,
-            replicas=self.census.fleet.ready,
-            starting=self.census.fleet.starting,
-            is_late=self._state is not None and self._state.late_s >= begun_s,
-            since_rollout_s=now_s - self.known.changed_at_s,
-        )
-        lesson, self._learner = learn(cycle, self._learner, self.policy, now_s)
-        self._survivors = survivors(self._learner, self.policy)
-        if lesson.sizing != self.sizing:
-            self.track.resize(self.policy, lesson.sizing)
-        self.sizing, self.lesson = lesson.sizing, lesson
+        is_late = self._state is not None and self._state.late_s >= self.learning.begun_s
+        before = self.sizing
+        lesson = self.learning.turn(self.census, self.known, self.policy, now_s, is_late=is_late)
+        if self.sizing != before:
+            self.track.resize(self.policy, self.sizing)
+        self.track.service.limit_s = self.learning.service_limit_s
         return lesson
 
     def look_ahead_if_due(self, now_s: float, wall_s: float) -> None:
@@ -272,7 +214,8 @@ class Endpoint:
     def kept(self) -> Kept:
         """Return what should outlive this process."""
         return Kept(
-            learnt=self._learner.limit if self.policy.target.is_learnt else None,
+            learnt=self.learning.learnt if self.policy.target.is_learnt else None,
+            validated=self.learning.validated if self.policy.target.is_learnt else None,
             service_s=self.track.service.seconds,
             start_times_s=self.starts.ready_s,
         )
@@ -291,17 +234,6 @@ class Endpoint:
 
     def _turn(self, now_s: float, period_s: float) -> int:
         return math.floor(now_s / period_s - self._phase)
-
-
-def _learner(policy: Policy, learnt: float | None) -> Learner:
-    return Learner.fresh(policy) if learnt is None else Learner.restored(policy, learnt)
-
-
-def _sizing(policy: Policy, learner: Learner) -> Sizing:
-    """Return what holds until the first lesson: the person's word, or what was learnt before the restart."""
-    if not policy.target.is_learnt:
-        return Sizing(target=policy.target.initial, slots=policy.target.limit)
-    return sizing_of(learner, policy)
 
 
 def _restored(stored: bytes, wall_s: float) -> History:

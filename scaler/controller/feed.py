@@ -1,4 +1,4 @@
-"""Five watches into one world; an object that we fail on never ends the watch of all the others."""
+"""Six watches into one world; an object that we fail on never ends the watch of all the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.kube.client import Client
 from fleet.kube.reflector import Reflector, Sink
 from fleet.kube.wire import T, Unreadable
 from scaler.controller import paths
-from scaler.controller.objects import AutoscalerObject, ReplicaObject, RivalObject, WorkloadObject
+from scaler.controller.objects import AutoscalerObject, NodeObject, ReplicaObject, RivalObject, WorkloadObject
 from scaler.controller.pods import Pod, Workload, pod_from
 from scaler.controller.world import Autoscaler, Key, World
 
@@ -98,6 +98,22 @@ class _Rivals:
         """Nothing to do: every object was told."""
 
 
+class _Nodes:
+    """Sink of the nodes' watch."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def upsert(self, obj: NodeObject) -> None:
+        self._world.set_node(obj)
+
+    def delete(self, obj: NodeObject) -> None:
+        self._world.remove_node(obj.metadata.name)
+
+    def synced(self) -> None:
+        """Nothing to do: every object was told."""
+
+
 class _Pods:
     """Sink of the pods' watch."""
 
@@ -157,6 +173,7 @@ class Feed:
             _reflector(client, clock, paths.DEPLOYMENTS, WorkloadObject, _Workloads(world, "Deployment", clock)),
             _reflector(client, clock, paths.STATEFUL_SETS, WorkloadObject, _Workloads(world, "StatefulSet", clock)),
             _reflector(client, clock, paths.RIVALS, RivalObject, _Rivals(world)),
+            _reflector(client, clock, kube_paths.NODES, NodeObject, _Nodes(world)),
             Reflector(
                 client,
                 clock,

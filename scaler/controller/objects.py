@@ -27,6 +27,7 @@ class ToldTargetObject(Object):
     """status.target: what outlives a restart."""
 
     learnt: Any = None
+    validated: Any = None
 
 
 class ToldStartObject(Object):
@@ -138,6 +139,12 @@ class ReplicaObject(Object):
     metadata: MetaObject = msgspec.field(default_factory=MetaObject)
     spec: ReplicaSpecObject | None = None
     status: ReplicaStatusObject | None = None
+
+
+class NodeObject(Object):
+    """A node: only its labels."""
+
+    metadata: MetaObject = msgspec.field(default_factory=MetaObject)
 
 
 class ScaleSpecObject(Object):

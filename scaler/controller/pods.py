@@ -56,6 +56,7 @@ class Pod:
         scheduled_at_s: When we first saw it on a node; None = not yet.
         is_seen_born: We watched it from its creation on, so that its start can be measured.
         version: Hash of the template it was made from.
+        node: Name of its node; "" = none yet.
         cost: The pod-deletion-cost annotation; "" = none.
         owner: Kind and name of the controller.
         tags: Its labels.
@@ -72,6 +73,7 @@ class Pod:
     scheduled_at_s: float | None
     is_seen_born: bool
     version: str
+    node: str
     cost: str
     owner: tuple[str, str]
     tags: Mapping[str, str]
@@ -143,6 +145,12 @@ class PodBook:
         """Let a workload count as changed, for a reason besides its pods."""
         self._changed.add(workload)
 
+    def touch_node(self, node: str) -> None:
+        """Let the workloads that have pods on a node count as changed."""
+        for workload, members in self._members.items():
+            if any(pod.node == node for pod in members.values()):
+                self._changed.add(workload)
+
     def changed(self) -> Iterable[Workload]:
         """Return the workloads whose pods changed since the last call."""
         changed, self._changed = self._changed, set()
@@ -196,6 +204,7 @@ def pod_from(obj: ReplicaObject, *, now_s: float, epoch_s: float, is_new: bool) 
     owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
     is_ended = status is not None and status.phase in ("Succeeded", "Failed")
     is_ready = conditions.get("Ready") == "True"
+    node = (obj.spec.node_name if obj.spec else None) or ""
     since_s = now_s if is_new else now_s - max(0.0, epoch_s - _epoch_s(meta.creation_timestamp, epoch_s))
     return Pod(
         namespace=intern(meta.namespace),
@@ -206,9 +215,10 @@ def pod_from(obj: ReplicaObject, *, now_s: float, epoch_s: float, is_new: bool) 
         is_ended=is_ended,
         since_s=since_s,
         ready_at_s=now_s if is_ready else None,
-        scheduled_at_s=now_s if obj.spec and obj.spec.node_name else None,
+        scheduled_at_s=now_s if node else None,
         is_seen_born=is_new and not is_ready,
         version=tags.get(_HASH) or tags.get(_REVISION) or "",
+        node=intern(node),
         cost=(meta.annotations or {}).get(labels.POD_DELETION_COST, ""),
         owner=(intern(owner.kind), intern(owner.name)) if owner else ("", ""),
         tags=tags,

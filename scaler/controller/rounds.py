@@ -12,7 +12,8 @@ from scaler.balancer.values import BackendSecond
 from scaler.controller.carrier import Carrier
 from scaler.controller.census import Order, census
 from scaler.controller.conditions import Picture
-from scaler.controller.endpoint import Endpoint, Kept
+from scaler.controller.endpoint import Endpoint
+from scaler.controller.facts import Kept
 from scaler.controller.meters import Meters
 from scaler.controller.metrics import ScalerMetrics
 from scaler.controller.pods import Pod, Workload
@@ -239,7 +240,7 @@ class Rounds:
             return
         target = self._world.targets.get(workload)
         order = target.order if target else Order(replicas=None, at_s=self._clock.monotonic_s())
-        endpoint.census = census(self._world.pods.of(workload).values(), order)
+        endpoint.census = census(self._world.pods.of(workload).values(), order, self._world.hardware)
         endpoint.known.changed_at_s = target.changed_at_s if target else float("-inf")
 
     def _of_source(self, name: str) -> list[Endpoint]:

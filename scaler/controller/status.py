@@ -11,7 +11,8 @@ from typing import Any
 
 from fleet import labels
 from scaler.controller.conditions import LONGEST_TEXT, Condition, Picture, conditions_of
-from scaler.controller.endpoint import Endpoint, Kept
+from scaler.controller.endpoint import Endpoint
+from scaler.controller.facts import Kept
 from scaler.controller.objects import ToldObject
 from scaler.controller.world import Autoscaler
 from scaler.decision import Need
@@ -93,6 +94,7 @@ def kept_in(status: ToldObject) -> Kept:
         forecast = b""
     return Kept(
         learnt=_number(status.target.learnt) if status.target else None,
+        validated=_number(status.target.validated) if status.target else None,
         service_s=_number(status.service_seconds),
         start_times_s=tuple(
             number for value in (seconds if isinstance(seconds, list) else ()) if (number := _number(value)) is not None
@@ -150,19 +152,21 @@ def _load(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _target(endpoint: Endpoint, epoch_s: float) -> dict[str, Any]:
-    sizing, lesson = endpoint.sizing, endpoint.lesson
+    sizing, lesson, kept = endpoint.sizing, endpoint.lesson, endpoint.kept()
+    make = endpoint.learning.make
     target: dict[str, Any] = {
         "concurrency": _short(sizing.target),
         "limit": None if sizing.slots is None else _short(sizing.slots),
-        "learnt": None if (learnt := endpoint.kept().learnt) is None else _short(learnt),
-        "version": endpoint.census.version,
+        "learnt": None if kept.learnt is None else _short(kept.learnt),
+        "validated": None if kept.validated is None else _short(kept.validated),
+        "version": (make.version or None) if make else None,
+        "hardware": (make.hardware or None) if make else None,
     }
     if lesson is None:
         return target | {"summary": f"{_short(sizing.target, 3):g}"}
     return target | {
         "summary": f"{_short(sizing.target, 3):g} ({lesson.confidence_ratio:.0%})",
         "at": stamp(lesson.at_s + epoch_s),
-        "validated": _short(lesson.validated),
         "confidence": _short(lesson.confidence_ratio, 2),
         "canary": lesson.canary,
         "reason": lesson.reason.value,

@@ -16,7 +16,8 @@ from fleet.kube.events import EventRecorder, Subject
 from scaler.controller.conditions import Picture, conditions_of
 from scaler.controller.desk import Desk
 from scaler.controller.due import Told, is_due, told
-from scaler.controller.endpoint import Change, Endpoint
+from scaler.controller.endpoint import Endpoint
+from scaler.controller.facts import Change
 from scaler.controller.status import annotations_of, kept_text, status_of
 from scaler.controller.world import Autoscaler, Key, World
 

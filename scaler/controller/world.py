@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from fleet import labels
 from fleet.errors import ConfigError
 from scaler.controller.census import Order
-from scaler.controller.objects import AutoscalerObject, RivalObject, ToldObject, WorkloadObject
+from scaler.controller.objects import AutoscalerObject, NodeObject, RivalObject, ToldObject, WorkloadObject
 from scaler.controller.pods import PodBook, Workload
 from scaler.resource import Spec, spec_of
 
@@ -91,11 +92,16 @@ class Claim(StrEnum):
 
 @dataclass(slots=True)
 class World:
-    """All of it. Watches write, rounds read; no method waits."""
+    """All of it. Watches write, rounds read; no method waits.
+
+    Attributes:
+        hardware: What nodes with GPUs call them, by node.
+    """
 
     pods: PodBook = field(default_factory=PodBook)
     autoscalers: dict[Key, Autoscaler] = field(default_factory=dict)
     targets: dict[Workload, Target] = field(default_factory=dict)
+    hardware: dict[str, str] = field(default_factory=dict)
     _claims: dict[Workload, set[Key]] = field(default_factory=dict)
     _rivals: dict[str, Workload] = field(default_factory=dict)
     _contested: Counter[Workload] = field(default_factory=Counter)
@@ -182,6 +188,21 @@ class World:
         """Take note that a workload is gone."""
         self.targets.pop(workload, None)
         self.pods.touch(workload)
+
+    def set_node(self, obj: NodeObject) -> None:
+        """Take a node: replicas on other GPUs hold another number of requests."""
+        name, product = obj.metadata.name, (obj.metadata.labels or {}).get(labels.GPU_PRODUCT, "")
+        if self.hardware.get(name, "") == product:
+            return
+        if product:
+            self.hardware[name] = product
+        else:
+            del self.hardware[name]
+        self.pods.touch_node(name)
+
+    def remove_node(self, name: str) -> None:
+        """Take note that a node is gone."""
+        self.hardware.pop(name, None)
 
     def set_rival(self, obj: RivalObject) -> None:
         """Take a HorizontalPodAutoscaler."""

@@ -14,7 +14,7 @@ from scaler.vertical.canary import canary, held_by_busiest
 from scaler.vertical.ceiling import ceiling, wall
 from scaler.vertical.curve import fit
 from scaler.vertical.guards import aged_errors, watch_errors, watch_memory
-from scaler.vertical.learner import Learner, bounded
+from scaler.vertical.learner import Learner
 from scaler.vertical.lesson import fixed, lesson, seen_in
 from scaler.vertical.moves import EXERCISED_RATIO, Evidence, barrier, move
 from scaler.vertical.rows import Rows, usable_rows
@@ -39,13 +39,7 @@ def learn(cycle: Cycle, state: Learner, policy: Policy, now_s: float) -> tuple[L
     """
     if not policy.target.is_learnt:
         return fixed(policy, now_s), state
-    limit = bounded(state.limit, policy)
-    state = replace(
-        state,
-        limit=limit,
-        validated=min(bounded(state.validated, policy), limit),
-        canary=canary(cycle.names, cycle.replicas, state.canary),
-    )
+    state = replace(state.within(policy), canary=canary(cycle.names, cycle.replicas, state.canary))
     rows = usable_rows(cycle, skip_s=_skip_s(state))
     if rows.completions.sum() < FEWEST_COMPLETIONS or rows.seconds < FEWEST_SECONDS:
         state = replace(state, asked=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scaler.policy import Policy
 from scaler.vertical.bins import Bins
@@ -66,17 +66,28 @@ class Learner:
         return Learner(limit=start, validated=start)
 
     @staticmethod
-    def restored(policy: Policy, learnt: float) -> Learner:
-        """Return a learner after a restart, of which only L was kept: no longer onboarding, its bins to be seen anew.
+    def restored(policy: Policy, learnt: float, validated: float | None = None) -> Learner:
+        """Return a learner of which only L was kept, as after a restart or for another version: its bins are empty.
+
+        It is no longer onboarding. What was validated is kept beside L: a target that jumps to 0.7 L would take
+        replicas away that nothing has shown to be too many.
 
         Args:
             policy: May have other bounds than before.
             learnt: L as published; anything that is not a positive number counts as nothing kept.
+            validated: Its validated part; None or not a positive number = all of it.
         """
         if not (math.isfinite(learnt) and learnt > 0):
             return Learner.fresh(policy)
         start = bounded(learnt, policy)
-        return Learner(limit=start, validated=start, cycles=ONBOARDING_CYCLES)
+        if validated is None or not (math.isfinite(validated) and validated > 0):
+            validated = start
+        return Learner(limit=start, validated=min(bounded(validated, policy), start), cycles=ONBOARDING_CYCLES)
+
+    def within(self, policy: Policy) -> Learner:
+        """Return the state under a policy that may have other bounds: L follows them at once."""
+        limit = bounded(self.limit, policy)
+        return replace(self, limit=limit, validated=min(bounded(self.validated, policy), limit))
 
 
 def bounds(policy: Policy) -> tuple[float, float]:

@@ -27,6 +27,7 @@ def a_pod(name: str, phase: Phase = Phase.READY, since_s: float = 0.0, **changes
         scheduled_at_s=since_s,
         is_seen_born=True,
         version="v1",
+        node="",
         cost="",
         owner=("ReplicaSet", "shop-v1"),
         tags={},

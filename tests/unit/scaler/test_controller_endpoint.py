@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from fleet import labels
-from scaler.controller.census import Order, census
+from scaler.controller.census import Make, Order, census
 from scaler.controller.conditions import Picture, conditions_of
 from scaler.controller.due import is_due, told
-from scaler.controller.endpoint import Endpoint, Kept
+from scaler.controller.endpoint import Endpoint
+from scaler.controller.facts import Kept
+from scaler.controller.learning import to_learn_from
 from scaler.controller.objects import ToldObject
 from scaler.controller.status import annotations_of, kept_in, kept_text, status_of
 from scaler.controller.world import Claim, Key, World
@@ -104,14 +106,16 @@ def test_what_was_learnt_survives_an_edit_and_follows_its_bounds():
 
 
 def test_a_restart_keeps_what_its_status_says():
-    before = an_endpoint(Kept(learnt=20.0, service_s=0.5, start_times_s=(30.0, 40.0)))
+    before = an_endpoint(Kept(learnt=20.0, validated=12.0, service_s=0.5, start_times_s=(30.0, 40.0)))
     before.counted(WALL_S, 5.0)
     status = status_of(a_picture(before), now_s=0.0, wall_s=WALL_S, forecast=kept_text(before))
     kept = kept_in(read(ToldObject, status))
-    assert (kept.learnt, kept.service_s, kept.start_times_s) == (20.0, 0.5, (30.0, 40.0))
+    assert (kept.learnt, kept.validated, kept.service_s, kept.start_times_s) == (20.0, 12.0, 0.5, (30.0, 40.0))
     after = an_endpoint(kept)
     assert after.sizing == before.sizing
     assert after.starts == before.starts
+    assert after.track.service.seconds == 0.5
+    assert after.sizing.target == pytest.approx(0.7 * 12.0)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +172,122 @@ def test_a_lesson_comes_every_thirty_seconds_and_changes_what_is_aimed_at():
         labels.CONCURRENCY_LIMIT: None,
         labels.CANARY_REPLICA: None,
     }
+
+
+def learnt_from(endpoint: Endpoint, from_s: int, to_s: int, latency_s: float = 0.5, **servers: float) -> None:
+    """Feed busy seconds of the servers named, at their requests in progress, and learn when due."""
+    for second in range(from_s, to_s):
+        rows = [
+            a_server(name, in_flight=k, completions=k / latency_s, latency_mean_s=latency_s, latency_p95_s=latency_s)
+            for name, k in servers.items()
+        ]
+        endpoint.see(replace(a_second(rows), at_s=second + 0.5))
+        endpoint.learn_if_due(second + 0.5)
+
+
+def made(endpoint: Endpoint, **makes: tuple[str, str]) -> None:
+    """Let the Ready pods be of these versions, on nodes with these GPUs."""
+    there = [a_pod(name, version=version, node=f"node-{gpu}") for name, (version, gpu) in makes.items()]
+    hardware = {f"node-{gpu}": gpu for _, gpu in makes.values()}
+    endpoint.census = census(there, Order(replicas=len(there), at_s=0.0), hardware)
+
+
+def test_shadow_fleets_count_with_the_size_that_was_learnt_before_the_restart():
+    fresh, restored = an_endpoint(), an_endpoint(Kept(learnt=40.0, service_s=1.0))
+    assert restored.track._unit_slots > 4 * fresh.track._unit_slots
+
+
+def test_a_full_replica_does_not_lengthen_the_service_time_of_an_empty_one():
+    """S = min(F / C, 1.1 x the fitted latency at the target): a queue inside full replicas orders no replicas."""
+    endpoint = an_endpoint(ready=2, targetConcurrency={"initial": 4})
+    learnt_from(endpoint, 0, 180, latency_s=0.5, p0=4.0, p1=3.0)
+    assert endpoint.track.service.limit_s == pytest.approx(0.55, rel=0.05)
+    for second in range(180, 200):
+        endpoint.take(Sample(at_s=second + 0.5, arrivals=8.0, completions=8.0, in_flight=40.0, queued=0.0))
+    assert endpoint.track.service.seconds == pytest.approx(0.55, rel=0.05)
+    endpoint.apply(spec_of(a_spec(targetConcurrency={"initial": 4, "learn": False})))
+    assert endpoint.track.service.seconds is not None
+    assert endpoint.track.service.seconds > 1.0
+
+
+def test_what_a_curve_was_not_seen_to_hold_bounds_no_service_time():
+    endpoint = an_endpoint(ready=2, targetConcurrency={"initial": 50})
+    learnt_from(endpoint, 0, 180, p0=4.0, p1=3.0)
+    assert endpoint.sizing.target == 50.0
+    assert endpoint.track.service.limit_s is None
+
+
+def test_another_version_begins_at_what_was_learnt_with_empty_bins():
+    endpoint = an_endpoint(Kept(learnt=8.0, validated=6.0))
+    made(endpoint, p0=("v1", ""), p1=("v1", ""))
+    learnt_from(endpoint, 0, 120, p0=6.0, p1=5.0)
+    assert endpoint.learning._learner.curve is not None
+    assert endpoint.track.service.limit_s is not None
+    made(endpoint, p0=("v1", ""), p1=("v2", ""))  # half-way: the old one is learnt from as long as it is half
+    learnt_from(endpoint, 120, 150, p0=6.0, p1=5.0)
+    assert endpoint.learning.make is not None
+    assert endpoint.learning.make.version == "v1"
+    learnt, target = endpoint.learning.learnt, endpoint.sizing.target
+    made(endpoint, p0=("v2", ""), p1=("v2", ""))
+    learnt_from(endpoint, 150, 180, p0=6.0, p1=5.0)
+    new = endpoint.learning._learner
+    assert (endpoint.learning.make.version, endpoint.learning.learnt) == ("v2", learnt)
+    assert new.curve is None
+    assert new.bins.points().k.size == 0
+    assert endpoint.sizing.target == pytest.approx(target)  # a rollout is no reason to need more or fewer replicas
+    assert endpoint.track.service.limit_s is None
+    status = status_of(a_picture(endpoint), now_s=200.0, wall_s=WALL_S)
+    assert status["target"]["version"] == "v2"
+    assert "hardware" not in status["target"]
+
+
+def test_replicas_of_another_make_are_not_learnt_from():
+    endpoint = an_endpoint(Kept(learnt=8.0))
+    made(endpoint, a0=("v1", "A100"), a1=("v1", "A100"), h0=("v1", "H100"))
+    learnt_from(endpoint, 0, 60, a0=6.0, a1=5.0, h0=40.0)
+    assert endpoint.learning._learner.bins.points().k.max() < 10.0
+    status = status_of(a_picture(endpoint), now_s=60.0, wall_s=WALL_S)
+    assert (status["target"]["version"], status["target"]["hardware"]) == ("v1", "A100")
+
+
+def test_a_make_that_comes_back_begins_at_what_was_learnt_of_it():
+    endpoint = an_endpoint(Kept(learnt=8.0))
+    made(endpoint, p0=("v1", ""))
+    learnt_from(endpoint, 0, 90, p0=6.0)
+    learnt = endpoint.learning.learnt
+    made(endpoint, p0=("v2", ""))
+    learnt_from(endpoint, 90, 121, p0=6.0)
+    endpoint.learning._learner = replace(endpoint.learning._learner, limit=2.0, validated=2.0)
+    made(endpoint, p0=("v1", ""))
+    learnt_from(endpoint, 121, 181)
+    assert endpoint.learning.learnt == learnt
+
+
+@pytest.mark.parametrize(
+    ("present", "ready", "chosen"),
+    [
+        (None, {}, None),
+        ("a", {}, "a"),
+        (None, {"a": 1, "b": 2}, "b"),
+        ("a", {"a": 1, "b": 2}, "a"),
+        ("a", {"a": 1, "b": 3}, "b"),
+        ("a", {"b": 1}, "b"),
+    ],
+)
+def test_whose_replicas_are_learnt_from(present, ready, chosen):
+    make = Make(present) if present else None
+    assert to_learn_from(make, {Make(name): n for name, n in ready.items()}) == (Make(chosen) if chosen else None)
+
+
+def test_the_canary_is_called_what_every_balancer_calls_it():
+    """Two balancers give the same replica other slots: only its address is the same in both."""
+    endpoint = an_endpoint()
+    endpoint.census = census([a_pod(f"p{n}", address=f"10.0.0.{n}") for n in range(3)], Order(replicas=3, at_s=0.0))
+    for second in range(61):
+        servers = [a_server(f"slot{n}", f"10.0.0.{n}:8000", 4.0, completions=8.0, latency_mean_s=0.5) for n in range(3)]
+        endpoint.see(replace(a_second(servers), at_s=second + 0.5))
+        endpoint.learn_if_due(second + 0.5)
+    assert annotations_of(endpoint)[labels.CANARY_REPLICA] == "10.0.0.0:8000"
 
 
 def test_the_status_says_what_was_decided_in_finite_json():

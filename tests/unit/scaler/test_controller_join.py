@@ -32,7 +32,7 @@ def test_a_replica_counts_once_and_only_if_it_lives():
     joined = join(a_second(servers), two_replicas(), rejected)
     assert joined.sample.in_flight == 24.0
     assert (rejected.duplicate, rejected.ghost) == (2, 1)
-    assert [(row.pod, row.server) for row in joined.rows] == [("r1", "a1"), ("r2", "a2")]
+    assert [(row.pod, row.server) for row in joined.rows] == [("r1", "10.0.0.1:80"), ("r2", "10.0.0.2:80")]
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "10.0.0.1:8000", ""])

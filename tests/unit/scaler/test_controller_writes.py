@@ -17,7 +17,8 @@ from scaler.controller.actuator import Actuator
 from scaler.controller.carrier import Carrier
 from scaler.controller.census import census
 from scaler.controller.conditions import Picture
-from scaler.controller.endpoint import Change, Endpoint, Kept
+from scaler.controller.endpoint import Endpoint
+from scaler.controller.facts import Change, Kept
 from scaler.controller.follow import Follower
 from scaler.controller.pods import Workload
 from scaler.controller.teller import Teller
