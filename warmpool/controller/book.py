@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from warmpool.controller.ledger import Ledger
 from warmpool.controller.pods import PodView
-from warmpool.controller.sizing import Rule, Size
 from warmpool.controller.store import Memory, mark
 from warmpool.controller.turn import Turn
 from warmpool.nodes.action import Drawn
 from warmpool.nodes.limits import StepTimes
 from warmpool.nodes.reconcile import PoolPlan
 from warmpool.resource import Spec
+from warmpool.sizing import Rule, Size
 from warmpool.values import NodeState, Objective, PoolNode, Static
 
 _GAIN = 0.1  # of one node drawn in the mean of replicas per node

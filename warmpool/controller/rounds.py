@@ -21,7 +21,7 @@ from warmpool.controller.conditions import Picture
 from warmpool.controller.keeper import Keeper
 from warmpool.controller.metrics import WarmPoolMetrics
 from warmpool.controller.needs import nodes_needed
-from warmpool.controller.sizing import Fixed, Rule
+from warmpool.controller.sizing import Fixed
 from warmpool.controller.teller import Teller
 from warmpool.controller.turn import join, turn
 from warmpool.controller.world import Pool, World
@@ -32,6 +32,7 @@ from warmpool.nodes.seen import NodeSeen, Puller
 from warmpool.providers.breaker import Breakers
 from warmpool.providers.provider import Machine, Provider, Refusal
 from warmpool.resource import Spec
+from warmpool.sizing import Rule
 from warmpool.values import Mode, NodeState, Offer, PoolNode, PoolSpec, ProviderKind, Static, Why
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from warmpool.controller.book import Book, by_state
 from warmpool.controller.conditions import LONGEST_TEXT, Condition, Picture, conditions_of
 from warmpool.controller.ledger import DAY_HOURS, HOUR_S, Sums
 from warmpool.controller.objects import ToldPoolObject
-from warmpool.controller.sizing import Size
 from warmpool.nodes.reconcile import PoolPlan
+from warmpool.sizing import Size
 from warmpool.values import HitRate, Mode, NodeState, PoolSpec
 
 _DIGITS = 4
