@@ -174,8 +174,8 @@ class _Again:
         self._at_s = history.decisions["at_s"] - history.from_s + 1
         self._targets = history.decisions["target"]
         self._recorded = (past.ready + past.starting)[: skipped + 1]
-        service_s = past.service_s
-        self._ours = Ours(policy, self._sizing(0.0), past.start_time_s(policy), service_s=service_s)
+        self._ours = Ours(policy, self._sizing(0.0), past.start_time_s(policy), service_s=past.service_s)
+        self._ours.resize(self._ours.sizing)
         self.period_s = self._ours.period_s
         self.moves: list[tuple[float, int, Reason]] = []
 
@@ -185,7 +185,9 @@ class _Again:
 
     def decide(self, now_s: float, fleet: Fleet) -> int:
         """Return the replicas wanted."""
-        self._ours.sizing = self._sizing(now_s)
+        sizing = self._sizing(now_s)
+        if sizing != self._ours.sizing:
+            self._ours.resize(sizing)
         wanted = self._ours.decide(now_s, fleet)
         if now_s < self._recorded.size:
             return int(self._recorded[int(now_s)])

@@ -16,7 +16,7 @@ class Ours:
     Attributes:
         period_s: Whole seconds between two decisions, from the policy.
         last: The newest decision; None before the first.
-        sizing: What the next decision aims at; may be set between decisions, as the vertical axis does.
+        sizing: What the next decision aims at.
     """
 
     def __init__(self, policy: Policy, sizing: Sizing, start_time_s: float, *, service_s: float | None = None) -> None:
@@ -31,6 +31,12 @@ class Ours:
     def see(self, sample: Sample, fleet: Fleet) -> None:
         """Take in one second."""
         self._track.see(sample, fleet)
+
+    def resize(self, sizing: Sizing, longest_service_s: float | None = None) -> None:
+        """Take what the vertical axis learnt, as the controller does: the size of a replica and the bound of S."""
+        self.sizing = sizing
+        self._track.resize(self._policy, sizing)
+        self._track.service.limit_s = longest_service_s
 
     def decide(self, now_s: float, fleet: Fleet) -> int:
         """Return the replicas wanted; the replicas met first are the first recommendation, as after a restart."""

@@ -18,6 +18,7 @@ from scaler.vertical.canary import canary_weight
 from scaler.vertical.learn import learn
 from scaler.vertical.learner import TARGET_SHARE, Learner
 from scaler.vertical.lesson import sizing
+from scaler.vertical.service import longest_service_s
 from scaler.vertical.values import Cycle
 
 START_S = 60.0
@@ -123,7 +124,8 @@ class Town:
         )
         lesson, self.learner = learn(cycle, self.learner, self.policy, float(now_s))
         self.lessons.append(lesson)
-        self.sizing = self.ours.sizing = lesson.sizing
+        self.sizing = lesson.sizing
+        self.ours.resize(lesson.sizing, longest_service_s(self.learner, lesson.sizing.target))
 
     def _follow(self, wanted: int, now_s: int) -> None:
         change = wanted - self.ready - len(self.ordered)
