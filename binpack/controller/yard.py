@@ -149,6 +149,9 @@ class Yard:
 
     def judged(self, pod: Pod, unplaced: Unplaced) -> Unplaced:
         """Return why a pod waits: a pool that serves it and orders nodes owns its miss. The miss is noted once."""
+        if unplaced.reason is Reason.NO_NODES and self._standings:
+            text = f"all {len(self._standings)} nodes are warm pools', and none is open to it"
+            unplaced = replace(unplaced, reason=Reason.NO_NODE_ALLOWED, detail=text)
         pool = self.pools.owner(pod) if unplaced.reason in CAPACITY else None
         if pool is None:
             return unplaced

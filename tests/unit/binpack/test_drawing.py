@@ -352,3 +352,12 @@ async def test_a_pool_whose_nodes_could_never_take_the_pod_owns_nothing():
         bridge.see(a_draw(gpus=2))
         await bridge.pass_s(40)
         assert len([call for call in bridge.writer.calls if call[0] == "ungate"]) == 1
+
+
+async def test_a_cluster_of_warm_nodes_alone_is_not_called_empty():
+    async with running([a_warm_node(is_cordoned=True)]) as bridge:
+        bridge.see(a_draw())
+        await bridge.pass_s(1)
+        record = bridge.world.waiting.get("uid-p1")
+        assert record.reason is Reason.NO_NODE_ALLOWED
+        assert "all 1 nodes are warm pools'" in record.text
