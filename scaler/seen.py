@@ -56,6 +56,7 @@ class Sample:
         queued: Requests waiting for a slot, or held while there is no replica, at the end of the second.
         errors: Requests that failed.
         extra: Value of each further signal, summed over the serving replicas.
+        is_partial: Somebody who knows of more was silent: all counts are lower bounds, and nobody may go for them.
     """
 
     at_s: float
@@ -65,6 +66,7 @@ class Sample:
     queued: float | None = None
     errors: float | None = None
     extra: Mapping[str, float | None] = field(default_factory=dict)
+    is_partial: bool = False
 
 
 class Phase(StrEnum):

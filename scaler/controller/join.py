@@ -23,7 +23,7 @@ class Row:
 
     Attributes:
         pod: Name of the pod.
-        server: The balancer's name of it.
+        server: What every balancer calls it: its address, or where none is told, the name of its slot.
     """
 
     pod: str
@@ -81,6 +81,7 @@ def join(
         queued=_known(second.queued, rejected),
         errors=_known(second.errors, rejected),
         extra=extra,
+        is_partial=second.is_partial,
     )
     return Joined(sample=sample, rows=rows, is_unmatched=is_unmatched)
 
@@ -105,7 +106,7 @@ def _rows(servers: Iterable[ServerSecond], seen: Census, rejected: Rejected) -> 
                 continue
             rows[name] = Row(
                 pod=name,
-                server=server.name,
+                server=server.address or server.name,
                 in_flight=in_flight,
                 completions=_known(server.completions, rejected) or 0.0,
                 errors=_known(server.errors, rejected) or 0.0,

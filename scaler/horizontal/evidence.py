@@ -18,6 +18,7 @@ from scaler.horizontal.trend import growth_rps
 from scaler.policy import ForecastMode, Policy, Promise
 from scaler.seen import Fleet
 
+_LOWER_BOUND_S: Final = 5.0  # one silent second of a balancer is a moment's word, too
 LATE_UP_RATIO: Final = 0.01
 LATE_DOWN_RATIO: Final = 0.005  # half of it: hysteresis, without which Azure code flapped 60 to 160 times an hour
 
@@ -102,7 +103,10 @@ def read(
     rate = rate_rps(track.arrivals) if is_current and track.arrivals.over(10)[1] > 0 else None
     service_s = track.service.seconds
     extra_need, is_extra_unknown = _extra(track, policy, age_s)
-    is_lost = rate is None and service_s is not None and "arrivals" in track.expected
+    has_begun = track.at_s - track.started_at_s > _LOWER_BOUND_S  # before, no window can be half known
+    is_lost = rate is None and "arrivals" in track.expected and (has_begun or service_s is not None)
+    is_queue_lost = is_current and track.held is None and "queued" in track.expected
+    is_bounded = now_s - track.bounded_s < max(policy.behavior.period_s, _LOWER_BOUND_S)
     base = Evidence(
         target=sizing.target,
         slots=sizing.slots,
@@ -112,7 +116,11 @@ def read(
         service_s=service_s,
         held=track.held if is_current else None,
         in_flight=track.in_flight if is_current else None,
-        is_partial=is_extra_unknown or is_lost or now_s - track.known_s >= policy.behavior.period_s,
+        is_partial=is_extra_unknown
+        or is_lost
+        or is_queue_lost
+        or is_bounded
+        or now_s - track.known_s >= policy.behavior.period_s,
     )
     if rate is None or service_s is None:
         return replace(base, is_partial=base.is_partial or base.work is None)

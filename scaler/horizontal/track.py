@@ -38,6 +38,7 @@ class Track:
         at_s: Time of the last sample.
         known_s: Time of the last one whose requests in progress were known.
         resumed_s: Time of the last such one that came after a gap: what was seen before it is no part of a window.
+        bounded_s: Time of the last sample that only was a lower bound; -inf = there was none.
         expected: Names of the signals that came at least once.
         rejected: Values that were not a number, infinite, negative, absurd, or out of time.
     """
@@ -60,6 +61,7 @@ class Track:
         self.at_s = started_at_s
         self.known_s = started_at_s
         self.resumed_s = started_at_s
+        self.bounded_s = -math.inf
         self.expected: set[str] = set()
         self.rejected = 0
 
@@ -92,7 +94,10 @@ class Track:
                 # Decisions notice a gap while it lasts, unless they stood still as well: a process that was stopped.
                 self.resumed_s = self.at_s
             self.known_s = self.at_s
-        if gap or not (in_flight == 0 and not queued and not arrivals):
+        if sample.is_partial:
+            self.bounded_s = self.at_s
+        is_idle = in_flight == 0 and self._is_none(queued, "queued") and self._is_none(arrivals, "arrivals")
+        if gap or sample.is_partial or not is_idle:
             self.busy_s = self.at_s
 
     def resize(self, policy: Policy, sizing: Sizing | None = None) -> None:
@@ -138,6 +143,10 @@ class Track:
             return value
         self.rejected += 1
         return None
+
+    def _is_none(self, value: float | None, name: str) -> bool:
+        """Return whether a count is known to be 0, or was never told at all."""
+        return value == 0 or (value is None and name not in self.expected)
 
     def _longest_gap(self) -> int:
         return round(self._policy.behavior.look_back_down_s)

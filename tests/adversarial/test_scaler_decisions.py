@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaler.decision import Sizing
+from scaler.controller.census import Order, census
+from scaler.controller.endpoint import Endpoint as ControlledEndpoint
+from scaler.controller.facts import Kept
+from scaler.controller.world import Key
+from scaler.decision import Reason, Sizing
 from scaler.horizontal.decide import decide
 from scaler.horizontal.state import HorizontalState
 from scaler.horizontal.track import Track
 from scaler.policy import ExtraSignal, Policy
+from scaler.resource import spec_of
 from scaler.seen import Fleet, Sample
+from tests.support.replicas import a_pod, a_second, a_spec
 from tests.support.scaling import Endpoint, a_policy
 
 QUICK = {"look_back_up_s": 5.0, "look_back_down_s": 20.0, "start_time_s": 2.0, "to_zero_after_s": 10.0}
@@ -108,3 +115,51 @@ def test_any_story_stays_in_bounds_and_takes_nothing_away_unseen(
         if fleet.replicas and decision.desired == 0:
             assert in_flight == 0
             assert not queued
+
+
+def scaled_from(least: int) -> ControlledEndpoint:
+    """Return an endpoint with four Ready replicas."""
+    spec = spec_of(a_spec(minReplicas=least, behavior={"startTimeSeconds": 1}))
+    endpoint = ControlledEndpoint(Key(namespace="n", name="a"), spec, Kept(), 0.0, 0.0)
+    endpoint.census = census([a_pod(f"p{number}") for number in range(4)], Order(replicas=4, at_s=0.0))
+    return endpoint
+
+
+@pytest.mark.parametrize("least", [0, 1])
+@pytest.mark.parametrize("whole_s", [0, 100, 1000])
+def test_half_of_the_balancers_let_nobody_go(least: int, whole_s: int) -> None:
+    """The exporter of one of two is silent, maybe since before we started: what the other says is a lower bound."""
+    endpoint = scaled_from(least)
+    for now_s in range(1, 2500):
+        load = 18.0 if now_s < whole_s else 0.0
+        second = a_second(in_flight=load, arrivals=load, completions=load)
+        endpoint.see(replace(second, at_s=float(now_s), is_partial=now_s >= whole_s))
+        if now_s % 5 == 0 and now_s >= whole_s:
+            assert endpoint.decide(float(now_s)).desired >= 4, now_s
+    for now_s in range(2500, 4000):
+        endpoint.see(replace(a_second(in_flight=0.0, arrivals=0.0, completions=0.0), at_s=float(now_s)))
+        if now_s % 5 == 0:
+            desired = endpoint.decide(float(now_s)).desired
+            assert desired >= 4 or now_s > 2750, "a whole window once both are there again"
+            if desired < 4:
+                break
+    else:
+        pytest.fail("nothing shrinks although all is known again")
+
+
+def test_a_start_is_no_loss_of_data() -> None:
+    """In the first seconds no rate can be told yet: a restart has to say that it is one."""
+    endpoint = Endpoint(a_policy(), 20, plan_s=5.0)
+    list(endpoint.live(200, lambda _: with_rates(5.0)))
+    assert {decision.reason for decision in endpoint.decisions} == {Reason.RESTARTED}
+
+
+@pytest.mark.parametrize("name", ["queued", "arrivals"])
+def test_a_queue_that_is_not_known_any_more_is_not_empty(name: str) -> None:
+    """One request came long ago, too few to know how long they take; then one of the readings stays away."""
+    endpoint = Endpoint(a_policy(min_replicas=0, **QUICK), 1, plan_s=2.0)
+    list(endpoint.live(5, lambda _: with_rates(1.0)))
+    known = with_rates(0.0)
+    after = list(endpoint.live(600, lambda _: known | {name: None}))
+    assert min(decision.desired for decision in after) == 1
+    assert min(decision.desired for decision in endpoint.live(600, lambda _: known)) == 0
