@@ -41,7 +41,8 @@ _BEAT_S = 0.25
 _SIZE_S = 15.0  # between two decisions on the size without news
 _AT_ONCE = 8  # pools that are being looked at
 _IN_FLIGHT = 16  # writes of one pool
-_STORE_S = 60.0
+_STORE_S = 10.0  # between two writes of what a pool remembers, where it learnt something
+_STORE_IDLE_S = 300.0  # and where only time passed
 _CLOUD_S = 0.5
 _SHORTAGES = frozenset({Refusal.INSUFFICIENT_CAPACITY, Refusal.QUOTA})
 
@@ -399,24 +400,24 @@ class Rounds:
             await self._clock.sleep(_CLOUD_S)
 
     async def _store(self) -> None:
-        """Write down what pools remember, where it has changed."""
+        """Write down what pools remember, now and then: what was not written is learnt again from what is there."""
+        stored_s: dict[str, float] = {}
         while True:
             await self._clock.sleep(_STORE_S)
-            await self.store()
-
-    async def store(self) -> None:
-        """Write down what changed."""
-        for name, book in list(self.books.items()):
-            pool = self._world.pools.get(name)
-            if pool is None or pool.is_deleting:
-                continue
-            try:
-                await self._keeper.store(pool, book.memory(self._world.pods.pods))
+            for name, book in list(self.books.items()):
+                pool, now_s = self._world.pools.get(name), self._clock.monotonic_s()
+                is_due = book.is_changed or now_s - stored_s.get(name, float("-inf")) >= _STORE_IDLE_S
+                if pool is None or pool.is_deleting or not is_due:
+                    continue
+                try:
+                    await self._keeper.store(pool, book.memory(self._world.pods.pods))
+                except NotLeading:
+                    break
+                except ApiError as error:
+                    log.warning("what pool %s remembers could not be written: %s", name, error)
+                    continue
+                stored_s[name] = now_s
                 book.is_changed = False
-            except NotLeading:
-                return
-            except ApiError as error:
-                log.warning("what pool %s remembers could not be written: %s", name, error)
 
     def _show(self, name: str, book: Book) -> None:
         counts = by_state(book.nodes)
