@@ -129,7 +129,8 @@ class Endpoint:
         self._requests += sample.arrivals or 0.0
         if self._is_late(sample):
             self._late += sample.arrivals or 0.0
-        if self.policy.target.is_learnt:
+        # Half of a replica's load beside the latency of all of it would teach that it is slow.
+        if self.policy.target.is_learnt and not sample.is_partial:
             self.learning.take(sample.at_s, rows, self.census, self.known)
 
     def counted(self, wall_s: float, arrivals: float | None) -> None:

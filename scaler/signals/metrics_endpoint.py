@@ -151,8 +151,15 @@ class EndpointSource:
         """
         queries = self._endpoints.get(key, EndpointQueries())
         values = {name: self._value(query, now_s) for name, query in queries.named().items()}
-        load = {name: values.get(name) for name in _LOAD}
-        return Sample(at_s=now_s, extra={name: values[f"extra.{name}"] for name in queries.extra}, **load)
+        return Sample(
+            at_s=now_s,
+            arrivals=values.get("arrivals"),
+            completions=values.get("completions"),
+            in_flight=values.get("in_flight"),
+            queued=values.get("queued"),
+            errors=values.get("errors"),
+            extra={name: values[f"extra.{name}"] for name in queries.extra},
+        )
 
     def problems(self, key: str) -> dict[str, str]:
         """Return why values of an endpoint are missing or old, by name; empty = all came."""

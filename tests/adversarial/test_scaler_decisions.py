@@ -20,6 +20,7 @@ from scaler.horizontal.track import Track
 from scaler.policy import ExtraSignal, Policy
 from scaler.resource import spec_of
 from scaler.seen import Fleet, Sample
+from tests.support.exporter import a_server
 from tests.support.replicas import a_pod, a_second, a_spec
 from tests.support.scaling import Endpoint, a_policy
 
@@ -163,3 +164,16 @@ def test_a_queue_that_is_not_known_any_more_is_not_empty(name: str) -> None:
     after = list(endpoint.live(600, lambda _: known | {name: None}))
     assert min(decision.desired for decision in after) == 1
     assert min(decision.desired for decision in endpoint.live(600, lambda _: known)) == 0
+
+
+def test_half_of_a_replicas_load_teaches_nothing() -> None:
+    """Its latency is that of the whole load: beside half of it, every replica would look slow."""
+    endpoint = scaled_from(1)
+    servers = [a_server(f"p{number}", in_flight=10.0, completions=40.0, latency_mean_s=0.25) for number in range(4)]
+    lessons = []
+    for now_s in range(1, 400):
+        endpoint.see(replace(a_second(servers), at_s=float(now_s), is_partial=True))
+        lessons.append(endpoint.learn_if_due(float(now_s)))
+    told = [lesson for lesson in lessons if lesson is not None]
+    assert len(told) > 10
+    assert {lesson.numbers["completions"] for lesson in told} == {0.0}
