@@ -230,6 +230,7 @@ class Why(StrEnum):
     WANTED_AGAIN = "WantedAgain"
     CLAIM_LAPSED = "ClaimLapsed"
     CLAIM_VOID = "ClaimVoid"
+    CLAIM_SPENT = "ClaimSpent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +258,7 @@ class PoolNode:
         claim: The claim on it; None = none.
         claim_text: The annotation as read, "" = none: what a compare-and-swap compares with.
         claim_seen_s: When that text was first seen.
+        arrived: The claim's pods that were seen on the node under that very text. All of them: the claim is spent.
         pods: UIDs of the pods that are bound or pinned to it, the pool's own and DaemonSets' left out.
         heartbeat: Last sign of life, as written by the node: only its changing means anything.
         heartbeat_seen_s: When it last changed.
@@ -292,6 +294,7 @@ class PoolNode:
     claim: Claim | None = None
     claim_text: str = ""
     claim_seen_s: float = 0.0
+    arrived: frozenset[str] = frozenset()
     pods: tuple[str, ...] = ()
     heartbeat: str = ""
     heartbeat_seen_s: float = 0.0

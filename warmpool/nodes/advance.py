@@ -83,6 +83,9 @@ def _noted(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float) -> Pool
     if facts is None:
         return replace(node, pods=(), expires_at_s=expires_at_s)
     is_holding = seen.puller is Puller.HOLDING
+    claim = read_claim(facts.claim)
+    is_same = facts.claim == node.claim_text
+    arrived = frozenset(claim.pods if claim is not None else ()) & frozenset(seen.pods)
     return replace(
         node,
         node_name=facts.name,
@@ -91,9 +94,10 @@ def _noted(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float) -> Pool
         node_since_s=now_s if node.node_since_s is None else node.node_since_s,
         expires_at_s=expires_at_s,
         devices=facts.devices,
-        claim=read_claim(facts.claim),
+        claim=claim,
         claim_text=facts.claim,
-        claim_seen_s=node.claim_seen_s if facts.claim == node.claim_text else now_s,
+        claim_seen_s=node.claim_seen_s if is_same else now_s,
+        arrived=arrived | node.arrived if is_same else arrived,
         pods=seen.pods,
         heartbeat=facts.heartbeat,
         heartbeat_seen_s=node.heartbeat_seen_s if facts.heartbeat == node.heartbeat else now_s,
@@ -142,18 +146,17 @@ def _used(seen: NodeSeen, node: PoolNode, now_s: float) -> tuple[PoolNode, tuple
     facts, claim = seen.facts, node.claim
     if facts is None:
         return node, ()
+    is_spent = claim is not None and bool(claim.pods) and set(claim.pods) <= node.arrived
+    is_over = claim is not None and (is_spent or not standing(claim, node.claim_seen_s, now_s))
+    unclaim: tuple[Action, ...] = ()
+    if is_over:
+        why = Why.CLAIM_SPENT if is_spent else Why.CLAIM_LAPSED
+        unclaim = (Unclaim(node=facts.name, uid=facts.uid, text=facts.claim, why=why),)
     if node.pods:
-        serving = replace(node, state=NodeState.SERVING, why=Why.PODS_HERE, detail=f"{len(node.pods)} pods")
-        is_over = claim is not None and (
-            set(claim.pods) <= set(node.pods) or not standing(claim, node.claim_seen_s, now_s)
-        )
-        if is_over and not facts.warm:  # once nobody can claim the node anew
-            return serving, (Unclaim(node=facts.name, uid=facts.uid, text=facts.claim, why=Why.PODS_HERE),)
-        return serving, ()
-    if claim is None:
-        return node, ()
-    if not standing(claim, node.claim_seen_s, now_s):
-        return node, (Unclaim(node=facts.name, uid=facts.uid, text=facts.claim, why=Why.CLAIM_LAPSED),)
+        node = replace(node, state=NodeState.SERVING, why=Why.PODS_HERE, detail=f"{len(node.pods)} pods")
+        return node, unclaim if not facts.warm else ()  # once nobody can claim the node anew
+    if claim is None or is_over:
+        return node, unclaim
     if not claim.is_firm and node.state is not NodeState.WARM:
         return node, (Unclaim(node=facts.name, uid=facts.uid, text=facts.claim, why=Why.CLAIM_VOID),)
     left_s = node.claim_seen_s + claim.seconds - now_s

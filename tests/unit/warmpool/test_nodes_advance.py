@@ -464,6 +464,31 @@ def test_each_text_of_a_claim_lapses_by_its_own_first_sight(world: World) -> Non
     assert world.state("w1") is NodeState.WARM
 
 
+def test_a_claim_whose_pods_came_and_went_is_spent(world: World) -> None:
+    warm_world(world)
+    world.change("w1", claim=format_claim(replace(FIRM, pods=("u1", "u2"))))
+    world.tick(1.0)
+    for now_s, pods in ((2.0, ("u1",)), (3.0, ())):
+        world.pods["w1"] = pods
+        world.tick(now_s)
+        assert world.facts["w1"].claim, "its other pod may still come"
+    world.pods["w1"] = ("u2",)
+    world.tick(4.0)
+    assert [unclaim.why for unclaim in world.done(Unclaim)] == [Why.CLAIM_SPENT]
+
+
+def test_a_claim_whose_pods_were_there_for_a_moment_does_not_hold_the_node(world: World) -> None:
+    warm_world(world)
+    world.change("w1", claim=format_claim(FIRM))
+    world.pods["w1"] = ("u1",)
+    world.tick(1.0)
+    assert world.facts["w1"].claim, "not while others could claim the node"
+    world.pods["w1"] = ()
+    world.tick(2.0)
+    assert world.state("w1") is NodeState.WARM
+    assert (world.facts["w1"].claim, world.facts["w1"].warm) == ("", IMAGE.pinned)
+
+
 def test_a_failed_node_that_pods_came_to_is_theirs_until_they_end(world: World) -> None:
     warm_world(world)
     world.pods["w1"] = ("u1",)
