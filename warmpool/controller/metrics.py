@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from warmpool.starts.book import Entry
+
 _LEADS_S = (15.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 420.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0)
+
+_STARTS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1200.0)
 
 
 class WarmPoolMetrics:
@@ -24,6 +28,13 @@ class WarmPoolMetrics:
         )
         self.lead_s = Histogram(
             f"{prefix}lead_seconds", "From order to proven warm.", ["pool"], buckets=_LEADS_S, registry=registry
+        )
+        self.start_s = Histogram(
+            f"{prefix}start_seconds",
+            "Parts of replicas' starts, from creation to Ready, by what came of their draw (hit, miss; room = none).",
+            ["pool", "outcome", "part"],
+            buckets=_STARTS_S,
+            registry=registry,
         )
         self.orders = Counter(f"{prefix}orders", "Nodes ordered.", ["pool"], registry=registry)
         self.refusals = Counter(f"{prefix}refusals", "Orders refused.", ["pool", "reason"], registry=registry)
@@ -45,11 +56,18 @@ class WarmPoolMetrics:
             self.draws,
             self.idle_s,
             self.lead_s,
+            self.start_s,
             self.orders,
             self.refusals,
             self.failures,
             self.decisions,
         )
+
+    def started(self, entry: Entry) -> None:
+        """Show one start."""
+        for part, value_s in entry.start.parts_s.items():
+            self.start_s.labels(entry.pool, entry.outcome, part.value).observe(value_s)
+        self.start_s.labels(entry.pool, entry.outcome, "total").observe(entry.start.total_s)
 
     def forget(self, pool: str) -> None:
         """Show nothing more of a pool that is gone."""

@@ -38,6 +38,7 @@ from warmpool.providers.karpenter import KarpenterProvider
 from warmpool.providers.kwok import KwokProvider
 from warmpool.providers.machinedeployment import MachineDeploymentProvider
 from warmpool.providers.provider import Provider
+from warmpool.starts.book import StartBook
 from warmpool.values import ProviderKind
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class WarmPools:
         """Warm until the leadership is lost (cancelled); all state is made afresh from the cluster."""
         self.metrics.is_leader.set(1)
         clock, settings = self._clock, self._settings
-        world = World()
+        world = World(starts=StartBook(told=self.metrics.started))
         carrier = Carrier(
             client,
             world,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from fleet import labels
+from fleet.draw import read_draw
 from fleet.errors import ConfigError
 from warmpool.controller.agents import Agent, agent_of, strangers
 from warmpool.controller.needs import Needs, needs_of
@@ -14,6 +15,8 @@ from warmpool.controller.objects import AgentObject, PoolObject, ScalerObject, T
 from warmpool.controller.pods import PodBook, PodView
 from warmpool.nodes.reading import WarmNode, WarmPod
 from warmpool.resource import Spec, spec_of
+from warmpool.starts.book import StartBook
+from warmpool.starts.reading import moments_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class World:
     """All of it. Watches write, rounds read.
 
     Attributes:
+        starts: How long replicas took to be Ready, and on what.
         dirty: Names of pools of which something has changed since they were looked at.
         agents_version: Changes whenever an agent does.
     """
@@ -53,6 +57,7 @@ class World:
     node_seen_s: dict[str, float] = field(default_factory=dict)
     heartbeats: dict[str, str] = field(default_factory=dict)
     pods: PodBook = field(default_factory=PodBook)
+    starts: StartBook = field(default_factory=StartBook)
     agents: dict[tuple[str, str], Agent] = field(default_factory=dict)
     needs: dict[tuple[str, str], Needs] = field(default_factory=dict)
     dirty: set[str] = field(default_factory=set)
@@ -118,6 +123,7 @@ class World:
         """Take a pod."""
         puller_before = self.pods.pullers.get(pod.metadata.uid)
         before, after = self.pods.set(pod)
+        self._note_start(pod)
         puller = self.pods.pullers.get(pod.metadata.uid)
         for one in (puller_before, puller):
             if one is not None:
@@ -132,6 +138,7 @@ class World:
         if puller is not None:
             self.dirty.add(puller.pool)
         view = self.pods.remove(uid)
+        self.starts.forget(uid)
         if view is not None:
             self._touch(view)
 
@@ -198,6 +205,17 @@ class World:
         except ValueError:
             return None
         return max(0.0, wall_s - born.timestamp())
+
+    def _note_start(self, pod: WarmPod) -> None:
+        meta, spec = pod.metadata, pod.spec
+        notes = meta.annotations or {}
+        self.starts.see(
+            meta.uid,
+            f"{meta.namespace}/{meta.name}",
+            spec.scheduler_name or "",
+            read_draw(notes.get(labels.DRAW, "")),
+            moments_of(meta.creation_timestamp, spec, pod.status, notes),
+        )
 
     def _touch(self, view: PodView) -> None:
         node = self.nodes.get(view.node)

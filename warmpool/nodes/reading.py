@@ -9,6 +9,7 @@ import msgspec
 from fleet import labels
 from fleet.constraints import Taint
 from warmpool.nodes.seen import NodeFacts, Puller
+from warmpool.starts.reading import StartSpec, StartStatus
 from warmpool.values import PoolSpec
 
 _PULLER_PHASES = {"Pending": Puller.PULLING, "Running": Puller.HOLDING}
@@ -78,20 +79,12 @@ class WarmNode(_Part):
         return (self.metadata.labels or {}).get(labels.POOL, "")
 
 
-class _PodSpec(_Part):
-    node_name: str | None = None
-
-
-class _PodStatus(_Part):
-    phase: str | None = None
-
-
 class WarmPod(_Part):
     """A v1 Pod, as far as a pool looks at it."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus | None = None
+    spec: StartSpec = msgspec.field(default_factory=StartSpec)
+    status: StartStatus | None = None
 
     @property
     def node(self) -> str:
@@ -148,13 +141,13 @@ def puller_of(pod: WarmPod | None) -> Puller:
         return Puller.NONE
     if pod.metadata.deletion_timestamp is not None:
         return Puller.ENDED
-    status = pod.status or _PodStatus()
+    status = pod.status or StartStatus()
     return _PULLER_PHASES.get(status.phase or "Pending", Puller.ENDED)
 
 
 def _is_user(pod: WarmPod) -> bool:
     meta = pod.metadata
-    if (pod.status or _PodStatus()).phase in ("Succeeded", "Failed"):
+    if (pod.status or StartStatus()).phase in ("Succeeded", "Failed"):
         return False
     if labels.PULLER in (meta.labels or {}) or _MIRROR in (meta.annotations or {}):
         return False
