@@ -75,7 +75,7 @@ async def test_every_field_reaches_its_place_in_the_sample(world: World) -> None
     assert world.sample() == Sample(
         at_s=0.0, in_flight=1, queued=2, arrivals=3, completions=4, errors=5, extra={"tokens": 6.0}
     )
-    assert {field.name for field in dataclasses.fields(Sample)} == {"at_s", "extra", *names}
+    assert {field.name for field in dataclasses.fields(Sample)} == {"at_s", "extra", "is_partial", *names}
 
 
 async def test_empty_is_missing_at_once_and_silence_bridges_one_poll(world: World) -> None:
