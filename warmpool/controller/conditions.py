@@ -35,6 +35,7 @@ class Picture:
         puller_problem: Why no pod can pull; "" = one can, or was not needed yet.
         strangers: DaemonSets that would stay away from the pool's nodes.
         lacks_fetcher: It names models, and this controller has no image that fetches them.
+        starts: How long starts of its draws took, in one line; "" = none was seen.
     """
 
     pool: Pool
@@ -42,6 +43,7 @@ class Picture:
     puller_problem: str = ""
     strangers: tuple[Agent, ...] = ()
     lacks_fetcher: bool = False
+    starts: str = ""
 
 
 def conditions_of(picture: Picture) -> tuple[Condition, ...]:

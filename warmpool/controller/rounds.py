@@ -33,6 +33,7 @@ from warmpool.providers.breaker import Breakers
 from warmpool.providers.provider import Machine, Provider, Refusal
 from warmpool.resource import Spec
 from warmpool.sizing import Rule
+from warmpool.starts.book import summary
 from warmpool.values import Mode, NodeState, Offer, PoolNode, PoolSpec, ProviderKind, Static, Why
 
 log = logging.getLogger(__name__)
@@ -443,5 +444,6 @@ class Rounds:
             book=book,
             puller_problem=self._carrier.problems.get(name, ""),
             strangers=self._world.strangers_of(pool),
+            starts=summary(self._world.starts, name),
             lacks_fetcher=bool(pool.spec and pool.spec.pool.models and not self._settings.fetch_image),
         )

@@ -39,6 +39,8 @@ def status_of(picture: Picture, *, wall_s: float, sized_wall_s: float | None = N
     if book.plan is not None:
         status["plan"] = _plan(book.plan, book.spec.pool)
     status["leadTime"] = _lead(book)
+    if picture.starts:
+        status["starts"] = {"summary": picture.starts}
     everything, day = book.ledger.sums(wall_s), book.ledger.sums(wall_s, DAY_HOURS)
     status["hitRate"] = _hits(everything, book.spec.pool)
     status["idle"] = _idle(everything, day, book.spec.pool.idle_hour_cost)

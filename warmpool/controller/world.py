@@ -95,6 +95,7 @@ class World:
     def remove_pool(self, name: str) -> None:
         """Take note that a pool is gone."""
         self.pools.pop(name, None)
+        self.starts.forget_pool(name)
         self.dirty.discard(name)
 
     def set_node(self, node: WarmNode, now_s: float) -> None:
@@ -209,11 +210,13 @@ class World:
     def _note_start(self, pod: WarmPod) -> None:
         meta, spec = pod.metadata, pod.spec
         notes = meta.annotations or {}
+        draw = read_draw(notes.get(labels.DRAW, ""))
         self.starts.see(
             meta.uid,
             f"{meta.namespace}/{meta.name}",
             spec.scheduler_name or "",
-            read_draw(notes.get(labels.DRAW, "")),
+            # Anybody may write anything on a pod: what is counted is of pools that are there.
+            draw if draw is not None and draw.pool in self.pools else None,
             moments_of(meta.creation_timestamp, spec, pod.status, notes),
         )
 

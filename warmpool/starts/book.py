@@ -10,7 +10,7 @@ from fleet import labels
 from fleet.draw import Draw
 from warmpool.starts.parts import Moments, Part, Start, start_of
 
-_KEPT = 4096
+_KEPT = 256  # of each pool
 _MOST_OPEN = 65_536
 
 
@@ -47,12 +47,12 @@ class StartBook:
     A pod that was Ready when it was first seen is left out: it may have been Ready before, and not be starting at all.
 
     Attributes:
-        entries: The last ones, oldest first.
+        entries: The last ones by pool, oldest first; "" = those that drew from none.
         told: Called with each new one.
     """
 
     told: Callable[[Entry], None] = lambda entry: None
-    entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    entries: dict[str, deque[Entry]] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
 
     def see(self, uid: str, pod: str, scheduler: str, draw: Draw | None, moments: Moments | None) -> Entry | None:
@@ -67,7 +67,7 @@ class StartBook:
             return None
         self._open.discard(uid)
         entry = Entry(pod=pod, draw=draw, start=start_of(moments, moments.ready_s))
-        self.entries.append(entry)
+        self.entries.setdefault(entry.pool, deque(maxlen=_KEPT)).append(entry)
         self.told(entry)
         return entry
 
@@ -75,9 +75,13 @@ class StartBook:
         """Forget a pod that is gone before it was Ready."""
         self._open.discard(uid)
 
+    def forget_pool(self, pool: str) -> None:
+        """Forget the starts of a pool that is gone."""
+        self.entries.pop(pool, None)
+
     def medians_s(self, pool: str, outcome: str) -> tuple[int, dict[Part, float], float | None]:
         """Return of a pool's hits or misses how many were seen, the median of each part and of the whole start."""
-        found = [entry.start for entry in self.entries if entry.pool == pool and entry.outcome == outcome]
+        found = [entry.start for entry in self.entries.get(pool, ()) if entry.outcome == outcome]
         parts_s = {
             part: _median([start.parts_s[part] for start in found if part in start.parts_s])
             for part in Part
