@@ -63,6 +63,18 @@ def read(kind: type[T], *, prefix: str, environment: Mapping[str, str], flags: M
     return settings
 
 
+def host_and_port(text: str) -> tuple[str, int]:
+    """Return what HOST:PORT, [IPv6]:PORT or :PORT (every interface) says.
+
+    Raises:
+        ConfigError: The text is none of these.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError([f"{text!r} is not HOST:PORT"])
+    return host.strip("[]"), int(port)
+
+
 def _leaves(kind: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     hints = get_type_hints(kind)
     for field in fields(kind):

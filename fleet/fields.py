@@ -92,6 +92,14 @@ class FieldReader:
             return ""
         return value
 
+    def flag(self, of: Mapping[str, Any], path: str, *, default: bool) -> bool:
+        """Return true or false."""
+        value = of.get(_key(path), default)
+        if not isinstance(value, bool):
+            self.problems.append(f"{path} must be true or false, got {shown(value)}")
+            return default
+        return value
+
     def duration_s(self, of: Mapping[str, Any], path: str) -> float | None:
         """Return the seconds of a duration such as 720h or 1h30m; None where there is none."""
         value = of.get(_key(path))

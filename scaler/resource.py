@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from fleet.errors import ConfigError
+from fleet.fields import FieldReader, shown
 from scaler.policy import Behavior, ExtraSignal, ForecastMode, Mode, Policy, Promise, Style, TargetBounds
 
-_E = TypeVar("_E", bound=StrEnum)
-
-_LONGEST_SHOWN = 80
 # What the API server allows in a path: group/version, the name of an object, and the kinds of custom resources.
 _VERSION = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[0-9][a-z0-9]*")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -94,7 +90,7 @@ def spec_of(spec: Mapping[str, Any]) -> Spec:
     Raises:
         ConfigError: With every field that cannot be read or that contradicts another.
     """
-    reader = _Reader()
+    reader = FieldReader()
     target = reader.part(spec, "targetRef")
     signals = reader.part(spec, "signals")
     read = Spec(
@@ -130,9 +126,9 @@ def spec_of(spec: Mapping[str, Any]) -> Spec:
 def _misnamed(target: TargetRef) -> list[str]:
     """Return what could not stand in a path of the API: a name must lead to the object it names, and nowhere else."""
     if target.kind in _BUILT_IN and target.api_version != "apps/v1":
-        return [f"targetRef.apiVersion of a {target.kind} is apps/v1, got {_shown(target.api_version)}"]
+        return [f"targetRef.apiVersion of a {target.kind} is apps/v1, got {shown(target.api_version)}"]
     return [
-        f"targetRef.{name} cannot be {_shown(value)}"
+        f"targetRef.{name} cannot be {shown(value)}"
         for name, value, pattern in (
             ("apiVersion", target.api_version, _VERSION),
             ("kind", target.kind, _KIND),
@@ -142,7 +138,7 @@ def _misnamed(target: TargetRef) -> list[str]:
     ]
 
 
-def _policy(reader: _Reader, spec: Mapping[str, Any], signals: Mapping[str, Any]) -> Policy:
+def _policy(reader: FieldReader, spec: Mapping[str, Any], signals: Mapping[str, Any]) -> Policy:
     return Policy(
         min_replicas=reader.whole(spec, "minReplicas", 1),
         max_replicas=reader.whole(spec, "maxReplicas"),
@@ -158,7 +154,7 @@ def _policy(reader: _Reader, spec: Mapping[str, Any], signals: Mapping[str, Any]
     )
 
 
-def _target(reader: _Reader, part: Mapping[str, Any]) -> TargetBounds:
+def _target(reader: FieldReader, part: Mapping[str, Any]) -> TargetBounds:
     initial = reader.number(part, "targetConcurrency.initial")
     bounds = TargetBounds(initial=initial)
     return TargetBounds(
@@ -170,7 +166,7 @@ def _target(reader: _Reader, part: Mapping[str, Any]) -> TargetBounds:
     )
 
 
-def _promise(reader: _Reader, part: Mapping[str, Any]) -> Promise:
+def _promise(reader: FieldReader, part: Mapping[str, Any]) -> Promise:
     usual = Promise()
     return Promise(
         queue_wait_s=reader.number(part, "slo.queueWaitSeconds", usual.queue_wait_s),
@@ -179,7 +175,7 @@ def _promise(reader: _Reader, part: Mapping[str, Any]) -> Promise:
     )
 
 
-def _behavior(reader: _Reader, part: Mapping[str, Any]) -> Behavior:
+def _behavior(reader: FieldReader, part: Mapping[str, Any]) -> Behavior:
     usual = Behavior()
     up, down = reader.part(part, "behavior.scaleUp"), reader.part(part, "behavior.scaleDown")
     return Behavior(
@@ -195,7 +191,7 @@ def _behavior(reader: _Reader, part: Mapping[str, Any]) -> Behavior:
     )
 
 
-def _balancer(reader: _Reader, signals: Mapping[str, Any]) -> BalancerSignals | None:
+def _balancer(reader: FieldReader, signals: Mapping[str, Any]) -> BalancerSignals | None:
     if signals.get("balancer") is None:
         return None
     part = reader.part(signals, "signals.balancer")
@@ -204,7 +200,7 @@ def _balancer(reader: _Reader, signals: Mapping[str, Any]) -> BalancerSignals | 
     )
 
 
-def _queries(reader: _Reader, signals: Mapping[str, Any]) -> Queries | None:
+def _queries(reader: FieldReader, signals: Mapping[str, Any]) -> Queries | None:
     if signals.get("prometheus") is None:
         return None
     part = reader.part(signals, "signals.prometheus")
@@ -219,90 +215,3 @@ def _queries(reader: _Reader, signals: Mapping[str, Any]) -> Queries | None:
             for path, item in reader.items(signals, "signals.extra")
         ),
     )
-
-
-class _Reader:
-    """Reads fields by dotted path, the last part of which is the key, and notes what is wrong."""
-
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-
-    def part(self, of: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-        value = of.get(_key(path))
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            self.problems.append(f"{path} must be an object, got {_shown(value)}")
-            return {}
-        return value
-
-    def items(self, of: Mapping[str, Any], path: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        value = of.get(_key(path)) or []
-        if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-            self.problems.append(f"{path} must be a list of objects")
-            return ()
-        return [(f"{path}[{position}]", item) for position, item in enumerate(value)]
-
-    def number(self, of: Mapping[str, Any], path: str, default: float | None = None) -> float:
-        value = of.get(_key(path), default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-            self.problems.append(
-                f"{path} must be a number, got {_shown(value)}" if value is not None else f"{path} is missing"
-            )
-            return 1.0
-        return float(value)
-
-    def optional(self, of: Mapping[str, Any], path: str) -> float | None:
-        return None if of.get(_key(path)) is None else self.number(of, path)
-
-    def whole(self, of: Mapping[str, Any], path: str, default: int | None = None) -> int:
-        value = self.number(of, path, default)
-        if value != int(value):
-            self.problems.append(f"{path} must be a whole number, got {value:g}")
-        return int(value)
-
-    def text(self, of: Mapping[str, Any], path: str, default: str | None = None) -> str:
-        value = of.get(_key(path), default)
-        if not isinstance(value, str):
-            self.problems.append(
-                f"{path} must be text, got {_shown(value)}" if value is not None else f"{path} is missing"
-            )
-            return ""
-        return value
-
-    def flag(self, of: Mapping[str, Any], path: str, *, default: bool) -> bool:
-        value = of.get(_key(path), default)
-        if not isinstance(value, bool):
-            self.problems.append(f"{path} must be true or false, got {_shown(value)}")
-            return default
-        return value
-
-    def word(self, of: Mapping[str, Any], path: str, kind: type[_E], default: _E) -> _E:
-        value = of.get(_key(path), default)
-        try:
-            return kind(value)
-        except ValueError:
-            known = ", ".join(kind)
-            self.problems.append(f"{path} must be one of {known}, got {_shown(value)}")
-            return default
-
-
-def _is_finite(value: float) -> bool:
-    """Return whether a number is one that a float can hold: JSON allows integers of any length."""
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def _shown(value: object) -> str:
-    """Return a value for a message: what a person wrote may be as long as an object may be."""
-    try:
-        text = repr(value)
-    except ValueError:  # an integer of more digits than Python is willing to write
-        text = "a number of thousands of digits"
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-
-
-def _key(path: str) -> str:
-    return path.rpartition(".")[2]

@@ -72,11 +72,6 @@ class ReplicaProcess:
         """Return IP:PORT."""
         return f"{self.host}:{self.port}"
 
-    @property
-    def has_ended(self) -> bool:
-        """Return whether the process is gone."""
-        return self._process.returncode is not None
-
     async def answers(self) -> bool:
         """Return whether its health check says Ready."""
         try:

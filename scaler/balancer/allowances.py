@@ -8,16 +8,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from fleet import labels
 from fleet.clock import Clock
+from fleet.kube import paths
 from fleet.kube.client import Client
 from fleet.kube.objects import MetaObject, Object
 from fleet.kube.reflector import Reflector
 from scaler.balancer.limits import Allowance, allowance_of
 
 _log = logging.getLogger(__name__)
-
-PATH = f"/apis/{labels.DOMAIN}/{labels.AUTOSCALER_VERSION}/{labels.AUTOSCALER_PLURAL}"
 
 
 class BalancerObject(Object):
@@ -118,4 +116,4 @@ class Allowances:
 
 def watch(client: Client, clock: Clock, allowances: Allowances) -> Reflector[AutoscalerObject]:
     """Return the watch that keeps `allowances` equal to the API while it runs."""
-    return Reflector(client, clock, PATH, AutoscalerObject, allowances, keeps_last=False)
+    return Reflector(client, clock, paths.autoscalers(), AutoscalerObject, allowances, keeps_last=False)

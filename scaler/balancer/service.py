@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from fleet.clock import Clock, SystemClock
+from fleet.config import host_and_port
 from fleet.errors import ConfigError
 from fleet.http import TokenFile
 from fleet.kube.client import Client
@@ -63,7 +64,7 @@ async def run_exporter(
         OSError: The address cannot be listened on.
     """
     clock = clock or SystemClock()
-    host, port = _address(listen)
+    host, port = host_and_port(listen)
     problems = []
     if not token_file and not _is_loopback(host):
         problems.append(f"listening on {listen} needs a token file: only loopback does without")
@@ -105,13 +106,6 @@ async def run_exporter(
         _log.info("exporter listens", extra={"port": listener.port, "balancer": name})
         started(listener.port)
         await together({"readings": exporter.run(), **tasks})
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError([f"{text!r} is not HOST:PORT"])
-    return host.strip("[]"), int(port)
 
 
 def _is_loopback(host: str) -> bool:

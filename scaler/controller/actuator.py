@@ -133,7 +133,7 @@ class Actuator:
 
     async def _path(self, namespace: str, target: TargetRef) -> str:
         plural = await self._plural(target)
-        return paths.scale(target.api_version, plural, namespace, target.name)
+        return kube_paths.custom(target.api_version, plural, namespace=namespace, name=target.name, subresource="scale")
 
     async def _plural(self, target: TargetRef) -> str:
         """Return what the API calls the kind; asked once."""

@@ -172,7 +172,6 @@ class ResourceObject(Object):
 
     name: str = ""
     kind: str = ""
-    namespaced: bool = False
 
 
 class ResourceListObject(Object):

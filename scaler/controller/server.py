@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -13,7 +13,6 @@ from fleet.http import TokenFile
 from scaler.controller.world import Key
 
 HISTORY_PATH = "/v1/history/{namespace}/{name}"
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 # Key and the times to tell, in seconds before now, to the document; None = there is no such endpoint.
 Tell = Callable[[Key, float, float], bytes | None]
 

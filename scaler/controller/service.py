@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from fleet import labels
 from fleet.clock import Clock, SystemClock
-from fleet.config import read
+from fleet.config import host_and_port, read
 from fleet.errors import ConfigError
 from fleet.http import Http, TokenFile, tls_context
 from fleet.kube.client import Client
@@ -207,7 +207,7 @@ async def run_controller(
     """
     settings = read(ScalerSettings, prefix=prefix, environment=environment, flags=flags)
     sources = sources_from(settings.sources)
-    host, port = _address(listen)
+    host, port = host_and_port(listen)
     token = TokenFile(settings.history_token) if settings.history_token else None
     if token is not None:
         token.read()
@@ -232,13 +232,6 @@ def _http(given: SourceSettings) -> Http:
 
 def _token(given: SourceSettings) -> TokenFile | None:
     return TokenFile(given.token_file) if given.token_file else None
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError([f"{text!r} is not HOST:PORT"])
-    return host.strip("[]"), int(port)
 
 
 def _identity() -> str:

@@ -46,6 +46,7 @@ def status_of(picture: Picture, *, now_s: float, wall_s: float, forecast: str = 
         "target": _target(endpoint, epoch_s),
         "startTime": {
             "planningSeconds": _short(endpoint.starts.planning_s),
+            "schedulingSeconds": None if endpoint.starts.scheduling_s is None else _short(endpoint.starts.scheduling_s),
             "seconds": [_short(duration_s) for duration_s in kept.start_times_s[-16:]],
         },
         "serviceSeconds": None if kept.service_s is None else _short(kept.service_s),

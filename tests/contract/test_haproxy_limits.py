@@ -12,8 +12,9 @@ import pytest
 from berthmaster.traffic.arrivals import poisson, steps
 from berthmaster.traffic.generator import run_load
 from fleet import labels
+from fleet.kube import paths
 from fleet.kube.client import Client
-from scaler.balancer.allowances import PATH, Allowances, watch
+from scaler.balancer.allowances import Allowances, watch
 from scaler.balancer.exporter import Exporter
 from tests.support.eventually import eventually
 from tests.support.fake_api import FakeApi
@@ -37,7 +38,7 @@ class Published:
             "canary": labels.CANARY_REPLICA,
         }
         self._api.put(
-            PATH,
+            paths.autoscalers(),
             {
                 "metadata": {
                     "name": "shop",

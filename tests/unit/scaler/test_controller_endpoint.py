@@ -294,6 +294,7 @@ def test_the_status_says_what_was_decided_in_finite_json():
     endpoint = an_endpoint()
     seconds(endpoint, 0, 30, in_flight=20.0)
     staffed(endpoint, 2, starting=2)
+    endpoint.starts = endpoint.starts.seen(60.0, 12.0)
     status = status_of(a_picture(endpoint), now_s=100.0, wall_s=WALL_S)
     json.dumps(status, allow_nan=False)
     assert (status["readyReplicas"], status["currentReplicas"], status["desiredReplicas"]) == (2, 4, 4)
@@ -301,6 +302,7 @@ def test_the_status_says_what_was_decided_in_finite_json():
     assert status["need"][0]["replicas"] == 4
     assert status["load"]["summary"] == "20 in flight"
     assert status["nextReady"] == "2027-01-15T08:00:10Z"  # ordered 50 s ago, 60 s a start
+    assert status["startTime"]["schedulingSeconds"] == 12.0
     assert None not in status.values()
 
 
