@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from fleet.constraints import Taint
 from warmpool.nodes.limits import Limits
 from warmpool.nodes.seen import NodeFacts, NodeSeen, Puller
 from warmpool.providers.provider import MachinePhase
 from warmpool.values import NodeState, PoolNode, PoolSpec, Why
+
+# Taints of the cluster itself that keep every pod off: they may come before and go after the Ready condition.
+_BARS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/")
+_CORDON = "node.kubernetes.io/unschedulable"  # follows spec.unschedulable, which is looked at by itself
 
 Proof = tuple[NodeState, Why, str]
 
@@ -30,6 +35,9 @@ def proof(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits: 
         return NodeState.REGISTERED, Why.SILENT, f"no sign of life for {silent_s:.0f} s"
     if not facts.is_ready:
         return NodeState.REGISTERED, Why.NOT_READY, "the Node is not Ready"
+    barred = [taint.key for taint in facts.taints if _is_bar(taint)]
+    if barred:
+        return NodeState.REGISTERED, Why.NOT_READY, f"it carries the taint {', '.join(barred)}"
     if pool.shape.devices and (facts.devices or 0) < pool.shape.devices:
         announced = "none announced" if facts.devices is None else f"{facts.devices} allocatable"
         wanted = f"{pool.shape.devices} {pool.shape.device_resource}"
@@ -40,6 +48,10 @@ def proof(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits: 
     if pool.models and seen.puller is not Puller.HOLDING:
         return NodeState.IMAGES, Why.MODELS_MISSING, f"{len(pool.models)} to fetch; the pulling pod is {seen.puller}"
     return NodeState.WARM, Why.PROVEN, f"{len(pool.images)} images, {facts.devices or 0} devices"
+
+
+def _is_bar(taint: Taint) -> bool:
+    return taint.key.startswith(_BARS) and taint.key != _CORDON and taint.effect != "PreferNoSchedule"
 
 
 def missing_images(facts: NodeFacts, pool: PoolSpec) -> tuple[str, ...]:

@@ -105,6 +105,25 @@ def test_the_pool_taint_is_kept_up(world: World, pool_taints: tuple[Taint, ...])
     assert world.facts["w1"].taints == (world.pool.pool_taint,)
 
 
+@pytest.mark.parametrize(
+    ("taint", "state"),
+    [
+        (Taint(key="node.kubernetes.io/not-ready"), NodeState.REGISTERED),
+        (Taint(key="node.kubernetes.io/disk-pressure"), NodeState.REGISTERED),
+        (Taint(key="karpenter.sh/unregistered", effect="NoExecute"), NodeState.REGISTERED),
+        (Taint(key="node.cloudprovider.kubernetes.io/uninitialized", value="true"), NodeState.REGISTERED),
+        (Taint(key="node.kubernetes.io/unschedulable"), NodeState.WARM),
+        (Taint(key="node.kubernetes.io/x", effect="PreferNoSchedule"), NodeState.WARM),
+        (Taint(key="theirs"), NodeState.WARM),
+    ],
+)
+def test_a_node_that_the_cluster_bars_is_not_warm(world: World, taint: Taint, state: NodeState) -> None:
+    world.add(proven("w1", world.pool, taints=(taint, world.pool.pool_taint, world.pool.readiness_taint)))
+    world.tick(0.0)
+    assert world.state("w1") is state
+    assert taint in world.facts["w1"].taints
+
+
 def test_models_are_wanted_as_well() -> None:
     world = World(pool=a_pool(models=("https://example.com/m",)), target=1)
     world.add(proven("w1", world.pool))
