@@ -46,8 +46,11 @@ async def fails(kind: type[DownloadError], target: Path, handle: Handle, **more:
 
 async def test_ranges_over_connections_at_once(tmp_path: Path) -> None:
     asked: list[str] = []
+    conditions: set[str | None] = set()
 
     async def handle(request: web.Request) -> web.Response:
+        if asked:
+            conditions.add(request.headers.get("If-Range"))
         asked.append(request.headers.get("Range", ""))
         return ranged(request, CONTENT)
 
@@ -55,6 +58,7 @@ async def test_ranges_over_connections_at_once(tmp_path: Path) -> None:
     assert (found.sha256, found.received_bytes) == (SHA256, len(CONTENT))
     assert (tmp_path / "model").read_bytes() == CONTENT
     assert asked[0] == "bytes=0-0"
+    assert conditions == {'"v1"'}
     assert len(asked) == len(set(asked)) >= 5
 
 
@@ -189,11 +193,15 @@ async def test_an_encoded_body_is_refused(tmp_path: Path) -> None:
     assert "gzip" in await fails(Refused, tmp_path / "model", handle)
 
 
-async def test_another_range_than_asked_for_is_not_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shift", [(1, 0), (1, 1), (0, 1)], ids=["later begin", "shifted", "later end"])
+async def test_another_range_than_asked_for_is_not_written(shift: tuple[int, int], tmp_path: Path) -> None:
     async def handle(request: web.Request) -> web.Response:
         answer = ranged(request, CONTENT)
         if request.headers["Range"] != "bytes=0-0":
-            answer.headers["Content-Range"] = f"bytes 1-{len(CONTENT) - 1}/{len(CONTENT)}"
+            first, last = (int(text) for text in request.headers["Range"].removeprefix("bytes=").split("-"))
+            first, last = first + shift[0], min(len(CONTENT) - 1, last + shift[1])
+            answer.headers["Content-Range"] = f"bytes {first}-{last}/{len(CONTENT)}"
+            answer.body = CONTENT[first : last + 1]
         return answer
 
     await fails(Unavailable, tmp_path / "model", handle, retries=1)

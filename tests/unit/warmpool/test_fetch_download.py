@@ -18,6 +18,8 @@ from warmpool.fetch import disk, spans, transfer
 from warmpool.fetch.download import Fetched, Wanted, fetch
 from warmpool.fetch.errors import Changed, DownloadError, NoRoom, Refused, Unavailable, WrongContent
 from warmpool.fetch.lanes import Lanes
+from warmpool.fetch.names import PART_SUFFIX
+from warmpool.fetch.room import Room
 
 CONTENT = random.Random(7).randbytes(3 * 2**20 + 17)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -277,3 +279,63 @@ async def test_lanes_let_in_as_many_as_the_limit_of_now_and_lose_no_turn() -> No
     leave.set()
     await asyncio.wait(tasks)
     assert inside == {0, 1, 3, 4, 5}
+
+
+async def test_a_turn_that_comes_to_somebody_who_leaves_goes_to_the_next() -> None:
+    lanes = Lanes(1)
+    inside: list[int] = []
+
+    async def hold(number: int) -> None:
+        async with lanes:
+            inside.append(number)
+
+    await lanes.__aenter__()
+    first, second = (asyncio.ensure_future(hold(number)) for number in (1, 2))
+    await settle()
+    await lanes.__aexit__(None, None, None)
+    first.cancel()
+    await asyncio.wait([first, second])
+    assert inside == [2]
+
+
+async def test_bytes_beyond_a_range_are_not_written(tmp_path: Path) -> None:
+    class Generous(MemorySource):
+        async def _chunks(self, span):  # type: ignore[no-untyped-def]
+            async for chunk in super()._chunks(span):
+                yield chunk
+            yield b"more"
+
+    assert (await fetched(tmp_path / "model", Generous(CONTENT), streams=1)).size_bytes == len(CONTENT)
+    assert (tmp_path / "model").read_bytes() == CONTENT
+
+
+def test_room_that_is_promised_is_not_promised_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = Room(100)
+    monkeypatch.setattr(Room, "_free_bytes", staticmethod(lambda folder: 1000))
+    with room.taken(tmp_path, 600):
+        with pytest.raises(NoRoom, match="600 B are promised"), room.taken(tmp_path, 301):
+            pass
+        with room.taken(tmp_path, 300):
+            pass
+    room.check_for(tmp_path, 900)
+    with pytest.raises(NoRoom):
+        room.check_for(tmp_path, 901)
+
+
+def test_a_file_that_got_its_name_while_we_waited_for_its_lock_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model"
+    part = disk.beside(target, PART_SUFFIX)
+    part.write_bytes(CONTENT)
+    lock = disk.fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        if not target.exists():
+            part.rename(target)
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(disk.fcntl, "flock", late)
+    with disk.opened(target) as partial:
+        partial.begin("sha256:x", 10)
+    assert target.read_bytes() == CONTENT
