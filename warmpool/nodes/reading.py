@@ -8,8 +8,9 @@ import msgspec
 
 from fleet import labels
 from fleet.constraints import Taint
+from fleet.kube.objects import PodSpecObject
 from warmpool.nodes.seen import NodeFacts, Puller
-from warmpool.starts.reading import StartSpec, StartStatus
+from warmpool.starts.reading import StartStatus
 from warmpool.values import PoolSpec
 
 _PULLER_PHASES = {"Pending": Puller.PULLING, "Running": Puller.HOLDING}
@@ -83,7 +84,7 @@ class WarmPod(_Part):
     """A v1 Pod, as far as a pool looks at it."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
-    spec: StartSpec = msgspec.field(default_factory=StartSpec)
+    spec: PodSpecObject = msgspec.field(default_factory=PodSpecObject)
     status: StartStatus | None = None
 
     @property

@@ -10,6 +10,7 @@ import msgspec
 
 from fleet import labels
 from fleet.draw import Draw, read_draw
+from fleet.kube.objects import PodSpecObject
 from warmpool.starts.parts import Moments, Ran
 
 # kubelet, pkg/kubelet/images: `Successfully pulled image "x" in 1.5s (2s including waiting). Image size: 1 bytes.`
@@ -61,21 +62,6 @@ class StartStatus(_Part):
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class StartContainer(_Part):
-    """spec.initContainers[]."""
-
-    name: str = ""
-    restart_policy: str | None = None
-
-
-class StartSpec(_Part):
-    """spec of a pod, as far as it tells of its start."""
-
-    node_name: str | None = None
-    scheduler_name: str | None = None
-    init_containers: list[StartContainer] | None = None
-
-
 class StartMeta(_Part):
     """metadata of a pod."""
 
@@ -90,7 +76,7 @@ class StartPod(_Part):
     """A v1 Pod, as far as it tells of its start."""
 
     metadata: StartMeta = msgspec.field(default_factory=StartMeta)
-    spec: StartSpec = msgspec.field(default_factory=StartSpec)
+    spec: PodSpecObject = msgspec.field(default_factory=PodSpecObject)
     status: StartStatus | None = None
 
     @property
@@ -100,7 +86,7 @@ class StartPod(_Part):
 
 
 def moments_of(
-    created: str | None, spec: StartSpec, status: StartStatus | None, notes: dict[str, str] | None
+    created: str | None, spec: PodSpecObject, status: StartStatus | None, notes: dict[str, str] | None
 ) -> Moments | None:
     """Return the moments of a pod's start; None = nobody can tell when it was created."""
     created_s = epoch_s(created)
