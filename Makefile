@@ -7,7 +7,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
     if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check format bench-openb bench-kwok bench-kube-client bench-scaler clean
+.PHONY: help setup lock demo test test-karpenter check format bench-openb bench-kwok bench-kube-client bench-scaler clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ demo: setup ## place 8,152 pods of a real GPU cluster on a real kube-scheduler, 
 
 test: setup ## every test: unit, properties, contract on a real control plane
 	@$(PY) -m pytest
+
+test-karpenter: setup ## warm nodes by the real Karpenter; builds it once (four minutes on two cores)
+	@BERTHMASTER_TEST_KARPENTER=1 nice -n 10 $(PY) -m pytest tests/contract/test_karpenter_nodeclaims.py
 
 check: setup ## format, lint, types, import contracts
 	@$(PY) -m ruff format --check .
