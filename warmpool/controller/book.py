@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from warmpool.controller.ledger import Ledger
+from warmpool.controller.needs import nodes_for, share_of
 from warmpool.controller.pods import PodView
 from warmpool.controller.store import Memory, mark
 from warmpool.controller.turn import Turn
@@ -15,8 +16,6 @@ from warmpool.nodes.reconcile import PoolPlan
 from warmpool.resource import Spec
 from warmpool.sizing import Rule, Size
 from warmpool.values import NodeState, Objective, PoolNode, Static
-
-_GAIN = 0.1  # of one node drawn in the mean of replicas per node
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class Book:
         plan: What the last look wanted; None = there was none.
         failed: Nodes given up in this term.
         failures: The last of them, for people.
-        per_node: Replicas that share a drawn node, in the mean.
+        backlog: Nodes that pods wait for which missed.
         looked_at_s: Monotonic time of the last look; -inf = never.
         problem: Why it could not be looked at or ordered for; "" = it could.
         is_restored: What it remembers of earlier terms was asked for.
@@ -52,7 +51,7 @@ class Book:
     plan: PoolPlan | None = None
     failed: int = 0
     failures: tuple[PoolNode, ...] = ()
-    per_node: float = 1.0
+    backlog: int = 0
     looked_at_s: float = float("-inf")
     problem: str = ""
     is_restored: bool = False
@@ -74,7 +73,7 @@ class Book:
 
     def memory(self, alive: Iterable[str]) -> Memory:
         """Return what is to be stored; of the pods that were counted only those still there are of any use."""
-        self.counted &= {mark(uid) for uid in alive}
+        self.counted &= {mark(uid) for uid in alive}  # the others never come again
         return Memory(ledger=self.ledger, times=self.times, counted=frozenset(self.counted), history=self.rule.stored())
 
     def count(self, state: NodeState) -> int:
@@ -116,7 +115,8 @@ class Book:
             noted: Pods on which the planner noted how their draw ended; that word counts first.
             wall_s: Time since the epoch.
         """
-        missed = 0
+        shape = self.spec.pool.shape
+        missed: list[float] = []
         hits: dict[str, int] = {}
         for pod in noted:
             draw = pod.draw
@@ -125,7 +125,7 @@ class Book:
             if draw.is_hit:
                 hits[draw.why or pod.uid] = hits.get(draw.why or pod.uid, 0) + 1
             else:
-                missed += 1
+                missed.append(share_of(pod.requests, shape))
         for one in drawn:
             new = [uid for uid in one.pods if self._is_new(uid)]
             if not new:
@@ -133,18 +133,15 @@ class Book:
             if one.was_warm:
                 hits[one.node] = hits.get(one.node, 0) + len(new)
             else:
-                missed += len(new)
-        replicas = sum(hits.values()) + missed
+                missed += [1.0 / len(new)] * len(new)  # together they drew this one node
+        replicas = sum(hits.values()) + len(missed)
         if not replicas:
             return 0, 0
-        for shared in hits.values():
-            self.per_node += _GAIN * (shared - self.per_node)
-        self.per_node = max(1.0, self.per_node)
-        nodes_missed = -(-missed // max(1, round(self.per_node)))
-        self.ledger.drew(wall_s, replicas, missed)
+        nodes_missed = nodes_for(missed)
+        self.ledger.drew(wall_s, replicas, len(missed))
         self.rule.drew(wall_s, len(hits) + nodes_missed, nodes_missed)
         self.is_changed = True
-        return replicas, missed
+        return replicas, len(missed)
 
     def forget_release(self, name: str) -> None:
         """Take note that a release was not asked for after all."""

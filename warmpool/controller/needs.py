@@ -7,11 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from fleet import labels
+from fleet.device import WHOLE_MILLI
+from fleet.kube.requests import Requests
 from warmpool.controller.objects import NeedObject, ScalerObject
+from warmpool.values import Shape
 
 # A need that is as likely as not to come is not ordered for; the forecast of draws sees to it.
 _LEAST_CONFIDENCE = 0.5
 _MOST_REPLICAS = 100_000
+_LEAST_SHARE = 0.001
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +75,44 @@ def needs_of(obj: ScalerObject) -> Needs | None:
     )
 
 
-def nodes_needed(needs: Iterable[Needs], replicas_per_node: float, wall_s: float, horizon_s: float) -> int:
-    """Return the nodes that autoscalers say will be drawn within the horizon: Σ ⌈max(0, need − current) / k⌉.
+def share_of(requests: Requests, shape: Shape) -> float:
+    """Return the part of one node that a pod takes: max over resources of request / allocatable, above 0, at most 1.
+
+    What the shape does not tell limits nothing; a pod that takes nothing told still takes a little.
+    """
+    offered = dict(shape.allocatable.extended)
+    if shape.devices:
+        offered[shape.device_resource] = shape.devices
+    asked = dict(requests.resources.extended)
+    parts = [
+        _part(requests.resources.milli_cpu, shape.allocatable.milli_cpu),
+        _part(requests.resources.memory_bytes, shape.allocatable.memory_bytes),
+        *(_part(amount, offered.get(name, 0)) for name, amount in asked.items()),
+    ]
+    # Devices of our own choosing, and shares of one: they stand in no node's allocatable.
+    for name, amount in requests.devices:
+        if name == labels.GPU:
+            parts.append(_part(amount, shape.devices))
+        elif name == labels.GPU_MILLI:
+            parts.append(_part(amount, shape.devices * WHOLE_MILLI))
+    return min(1.0, max(_LEAST_SHARE, *parts))
+
+
+def nodes_for(shares: Iterable[float]) -> int:
+    """Return how many nodes pods need at least, given the part of a node that each takes: ⌈Σ share⌉."""
+    return math.ceil(sum(shares) - _ROUNDING)
+
+
+def nodes_needed(needs: Iterable[tuple[Needs, float]], wall_s: float, horizon_s: float) -> int:
+    """Return the nodes that autoscalers say will be drawn within the horizon: Σ ⌈max(0, need − current) × share⌉.
 
     Args:
-        needs: Of the workloads that the pool serves.
-        replicas_per_node: k, how many replicas share a node, at least 1.
+        needs: Of the workloads that the pool serves, each with the part of a node that one replica takes.
         wall_s: Time since the epoch: deadlines are told on that clock.
         horizon_s: What is ordered now is warm by then.
     """
     total = 0
-    for one in needs:
+    for one, share in needs:
         near = [
             need.replicas
             for need in one.needs
@@ -87,8 +120,12 @@ def nodes_needed(needs: Iterable[Needs], replicas_per_node: float, wall_s: float
         ]
         extra = max(near, default=0) - one.current
         if extra > 0:
-            total += math.ceil(extra / max(1.0, replicas_per_node))
+            total += nodes_for([share * extra])
     return total
+
+
+def _part(asked: int, offered: int) -> float:
+    return asked / offered if offered > 0 else 0.0
 
 
 def _need(told: NeedObject) -> Need | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fleet import labels
 from fleet.draw import Draw, read_draw
+from fleet.kube.requests import Requests, requests_of
 from warmpool.nodes.reading import WarmPod, users
 
 
@@ -21,6 +22,7 @@ class PodView:
         pool: The pool that its label names; "" = none.
         draw: How its draw from a pool ended, as the planner noted; None = it drew from none.
         owner: Kind and name of what would make it anew.
+        requests: What it asks for, devices among them.
     """
 
     uid: str
@@ -33,6 +35,7 @@ class PodView:
     draw: Draw | None
     labels: Mapping[str, str]
     owner: tuple[str, str]
+    requests: Requests
 
     @property
     def key(self) -> str:
@@ -56,14 +59,14 @@ class PodBook:
     Attributes:
         pods: Those that use a node or would.
         pullers: Our own.
-        drawn: Those of `pods` that say how their draw ended.
     """
 
     pods: dict[str, PodView] = field(default_factory=dict)
     pullers: dict[str, PullerView] = field(default_factory=dict)
     _on: dict[str, dict[str, PodView]] = field(default_factory=dict)
     _pulling: dict[tuple[str, str], dict[str, PullerView]] = field(default_factory=dict)
-    drawn: dict[str, PodView] = field(default_factory=dict)
+    _drawn: dict[str, dict[str, PodView]] = field(default_factory=dict)
+    _owned: dict[tuple[str, str, str], dict[str, PodView]] = field(default_factory=dict)
 
     def set(self, obj: WarmPod) -> tuple[PodView | None, PodView | None]:
         """Take a pod; returns what it was and what it is, None for what is of no interest."""
@@ -82,7 +85,8 @@ class PodBook:
         if view.node:
             self._on.setdefault(view.node, {})[uid] = view
         if view.draw is not None:
-            self.drawn[uid] = view
+            self._drawn.setdefault(view.draw.pool, {})[uid] = view
+        self._owned.setdefault((view.namespace, *view.owner), {})[uid] = view
         return before, view
 
     def remove(self, uid: str) -> PodView | None:
@@ -91,14 +95,32 @@ class PodBook:
         if puller is not None:
             _drop(self._pulling, (puller.pool, puller.node), uid)
         view = self.pods.pop(uid, None)
-        self.drawn.pop(uid, None)
-        if view is not None and view.node:
+        if view is None:
+            return None
+        if view.node:
             _drop(self._on, view.node, uid)
+        if view.draw is not None:
+            _drop(self._drawn, view.draw.pool, uid)
+        _drop(self._owned, (view.namespace, *view.owner), uid)
         return view
 
     def on(self, node: str) -> tuple[str, ...]:
         """Return the UIDs of the pods that use a node, sorted."""
         return tuple(sorted(self._on.get(node, ())))
+
+    def drawn(self, pool: str) -> Iterable[PodView]:
+        """Return the pods that say how their draw from a pool ended."""
+        return tuple(self._drawn.get(pool, {}).values())
+
+    def missing(self, pool: str) -> Iterable[PodView]:
+        """Return the pods that drew from a pool, missed, and still have no node."""
+        return tuple(
+            pod for pod in self._drawn.get(pool, {}).values() if pod.draw and not pod.draw.is_hit and not pod.node
+        )
+
+    def owners(self) -> Iterable[tuple[tuple[str, str, str], PodView]]:
+        """Return namespace, kind and name of what makes pods, each with one of its pods."""
+        return [(owner, next(iter(pods.values()))) for owner, pods in self._owned.items()]
 
     def of_pool(self, pool: str) -> Iterable[PullerView]:
         """Return our own pods of a pool."""
@@ -125,6 +147,7 @@ def view_of(obj: WarmPod) -> PodView:
         draw=read_draw(notes.get(labels.DRAW, "")),
         labels=marks,
         owner=(owner.kind, owner.name) if owner else ("", ""),
+        requests=requests_of(obj.spec),
     )
 
 

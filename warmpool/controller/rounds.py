@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from fleet.clock import Clock
@@ -32,7 +32,7 @@ from warmpool.nodes.seen import NodeSeen, Puller
 from warmpool.providers.breaker import Breakers
 from warmpool.providers.provider import Machine, Provider, Refusal
 from warmpool.resource import Spec
-from warmpool.sizing import Rule
+from warmpool.sizing import Rule, Size
 from warmpool.starts.book import summary
 from warmpool.values import Mode, NodeState, Offer, PoolNode, PoolSpec, ProviderKind, Static, Why
 
@@ -204,12 +204,14 @@ class Rounds:
             lambda machine, node: self._see(spec, machine, node),
             lambda name: now_s - self._world.node_seen_s.get(name, now_s),
         )
-        self._decide(book, now_s, wall_s)
+        size = self._decide(pool, book, now_s, wall_s)
+        book.backlog = self._world.backlog(pool)
         looked = turn(
             spec.pool,
             book.nodes,
             sighting,
-            book.size.target if book.size else spec.pool.min_nodes,
+            # Who missed gets a node of its own: otherwise it would be taken from those kept for others.
+            size.target + book.backlog,
             now_s,
             times=book.times,
             breakers=self._breakers.get(spec.pool.provider, Breakers()),
@@ -224,8 +226,7 @@ class Rounds:
         for node in looked.failures:
             self._metrics.failures.labels(pool.name, node.why.value).inc()
             self._teller.failed(pool, node)
-        noted = [pod for pod in self._world.pods.drawn.values() if pod.draw and pod.draw.pool == pool.name]
-        draws, misses = book.draw(looked.draws, noted, wall_s)
+        draws, misses = book.draw(looked.draws, self._world.pods.drawn(pool.name), wall_s)
         if draws:
             self._metrics.draws.labels(pool.name, "hit").inc(draws - misses)
             self._metrics.draws.labels(pool.name, "miss").inc(misses)
@@ -322,19 +323,24 @@ class Rounds:
         self._breakers[pool.provider] = breakers.failed(pool.shape, offer, ordered_at_s, now_s, why, detail)
         self._metrics.refusals.labels(pool.name, why.value).inc()
 
-    def _decide(self, book: Book, now_s: float, wall_s: float) -> None:
-        """Decide on the size where it is due: at draws, and every now and then."""
-        if now_s - book.sized_at_s < _SIZE_S and book.size is not None:
-            return
-        pool = book.spec.pool
+    def _decide(self, pool: Pool, book: Book, now_s: float, wall_s: float) -> Size:
+        """Return the size, decided anew where that is due: at draws, and every now and then."""
+        if book.size is not None and now_s - book.sized_at_s < _SIZE_S:
+            return book.size
         serving = book.count(NodeState.SERVING) + book.count(NodeState.CLAIMED)
         book.rule.pass_to(wall_s, serving, is_known=True)
         horizon_s = book.size.horizon_s if book.size and book.size.horizon_s else self._lead_s(book)
-        mine = [needs for needs in self._world.needs.values() if self._world.is_served(pool.name, needs)]
-        coming = nodes_needed(mine, book.per_node, wall_s, horizon_s)
-        book.size = book.rule.size(wall_s, coming)
-        book.sized_at_s = now_s
+        coming = nodes_needed(self._world.needs_of(pool), wall_s, horizon_s)
+        book.size, book.sized_at_s = book.rule.size(wall_s, coming), now_s
         self._metrics.decisions.labels(pool.name, book.size.reason).inc()
+        return book.size
+
+    def _alive(self, name: str, book: Book) -> Iterable[str]:
+        """Return the pods whose draws could be counted a second time."""
+        yield from (pod.uid for pod in self._world.pods.drawn(name))
+        for node in book.nodes.values():
+            yield from self._world.pods.on(node.node_name)
+            yield from node.claim.pods if node.claim is not None else ()
 
     def _lead_s(self, book: Book) -> float:
         leads_s = book.times.leads_s
@@ -411,7 +417,7 @@ class Rounds:
                 if pool is None or pool.is_deleting or not is_due:
                     continue
                 try:
-                    await self._keeper.store(pool, book.memory(self._world.pods.pods))
+                    await self._keeper.store(pool, book.memory(self._alive(name, book)))
                 except NotLeading:
                     break
                 except ApiError as error:

@@ -37,7 +37,7 @@ def status_of(picture: Picture, *, wall_s: float, sized_wall_s: float | None = N
     if book.size is not None:
         status |= _size(book.size, wall_s if sized_wall_s is None else sized_wall_s)
     if book.plan is not None:
-        status["plan"] = _plan(book.plan, book.spec.pool)
+        status["plan"] = _plan(book.plan, book.spec.pool, book.backlog)
     status["leadTime"] = _lead(book)
     if picture.starts:
         status["starts"] = {"summary": picture.starts}
@@ -100,12 +100,14 @@ def _size(size: Size, wall_s: float) -> dict[str, Any]:
     return told
 
 
-def _plan(plan: PoolPlan, pool: PoolSpec) -> dict[str, Any]:
+def _plan(plan: PoolPlan, pool: PoolSpec, backlog: int) -> dict[str, Any]:
     orders = sum(count for _, count in plan.orders)
     would = "would order" if pool.mode is Mode.OBSERVE else "orders"
     parts = [f"{plan.position} of {plan.target} wanted are warm or coming"]
     if orders:
         parts.append(f"{would} {orders}")
+    if backlog:
+        parts.append(f"{backlog} for pods that missed")
     if plan.closes:
         parts.append(f"gives up {len(plan.closes)}")
     if plan.short:

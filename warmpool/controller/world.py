@@ -10,7 +10,7 @@ from fleet import labels
 from fleet.draw import read_draw
 from fleet.errors import ConfigError
 from warmpool.controller.agents import Agent, agent_of, strangers
-from warmpool.controller.needs import Needs, needs_of
+from warmpool.controller.needs import Needs, needs_of, nodes_for, share_of
 from warmpool.controller.objects import AgentObject, PoolObject, ScalerObject, ToldPoolObject
 from warmpool.controller.pods import PodBook, PodView
 from warmpool.nodes.reading import WarmNode, WarmPod
@@ -183,14 +183,28 @@ class World:
             return pod.pool == pool.name
         return pool.spec is not None and pool.spec.serves.names(pod.namespace, pod.labels)
 
-    def is_served(self, pool: str, needs: Needs) -> bool:
-        """Return True if replicas of an autoscaler's workload draw from this pool: one that is there tells."""
-        found = self.pools.get(pool)
-        if found is None:
-            return False
-        return any(
-            needs.owns(view.namespace, view.owner) and self.serves(found, view) for view in self.pods.pods.values()
-        )
+    def needs_of(self, pool: Pool) -> list[tuple[Needs, float]]:
+        """Return what autoscalers need of a pool, each with the part of a node that one of its replicas takes.
+
+        Which pool a workload draws from is told by a replica that is there.
+        """
+        if pool.spec is None or not self.needs:
+            return []
+        shape = pool.spec.pool.shape
+        served = [(owner, pod) for owner, pod in self.pods.owners() if self.serves(pool, pod)]
+        return [
+            (needs, share_of(pod.requests, shape))
+            for needs in self.needs.values()
+            for (namespace, *owner), pod in served
+            if needs.owns(namespace, (owner[0], owner[1]))
+        ]
+
+    def backlog(self, pool: Pool) -> int:
+        """Return the nodes that pods wait for which drew from the pool and missed."""
+        if pool.spec is None:
+            return 0
+        shape = pool.spec.pool.shape
+        return nodes_for(share_of(pod.requests, shape) for pod in self.pods.missing(pool.name))
 
     def strangers_of(self, pool: Pool) -> tuple[Agent, ...]:
         """Return the DaemonSets that should run on the pool's nodes and do not tolerate its taints."""
