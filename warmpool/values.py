@@ -121,8 +121,9 @@ class Image:
 
     @property
     def pinned(self) -> str:
-        """Return what to pull and what to look for on the node: by digest where it is known."""
-        return f"{self.repository}@{self.digest}" if self.digest else self.reference
+        """Return what to pull and what to look for on the node: by digest where it is known, as kubelets list it."""
+        digest = self.digest or self.reference.partition("@")[2]
+        return f"{self.repository}@{digest}" if digest else self.reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,6 +129,8 @@ def test_how_far_the_pulling_pod_is(status: dict[str, str], deleted: bool, pulle
         ("reg.io/rt:1", "sha256:a", "reg.io/rt@sha256:a", True),
         ("reg.io/rt:1", "sha256:a", "reg.io/rt:1", False),  # the tag moved
         ("localhost:5000/rt", "sha256:a", "localhost:5000/rt@sha256:a", True),
+        ("reg.io/rt:1@sha256:a", "", "reg.io/rt@sha256:a", True),  # tag and digest in one
+        ("reg.io/rt:1@sha256:a", "sha256:b", "reg.io/rt@sha256:b", True),
         ("localhost:5000/rt", "", "localhost:5000/rt:latest", True),
         ("nginx:1", "", "docker.io/library/nginx:1", True),
         ("library/nginx", "", "docker.io/library/nginx:latest", True),
