@@ -163,6 +163,21 @@ async def test_draws_are_counted_once_whoever_counts(cluster: Cluster, dock: Doc
         await never(counted, lambda seen: seen != (2, 1), for_s=4.0, what="nothing is counted anew")
 
 
+async def test_who_misses_gets_a_node_of_its_own_and_the_learnt_size_tells_why(cluster: Cluster, dock: Dock) -> None:
+    async with controller(cluster):
+        await dock.create(objective={"hitRate": 0.95}, size={"min": 1, "max": 8}, idleHourCost=2.5)
+        await dock.until_told(wanted=2, warm=2)  # the first day keeps two
+        # Three pods of half a node each have missed and wait.
+        for number in range(3):
+            text = format_draw(miss(dock.name, MissReason.ON_THEIR_WAY))
+            await dock.wait(f"{dock.name}-{number}", {"cpu": "16"}, **{labels.DRAW: text})
+        told = await dock.until_told(wanted=4 + 1, nodes=5)
+        assert told["lastDecision"]["reason"] == "FirstDay"
+        assert told["hitRate"]["misses"] == 3
+        assert "2 for pods that missed" in told["plan"]["message"]
+        await dock.until_condition("HistorySuffices", "False", "TooLittleHistory")
+
+
 async def memory_of(dock: Dock) -> Object:
     body = await dock.client.get(
         paths.config_maps(labels.PULL_NAMESPACE), {"labelSelector": f"{labels.POOL}={dock.name}"}

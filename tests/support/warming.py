@@ -141,6 +141,18 @@ class Dock:
         found: Object = msgspec.json.decode(await self.client.create(paths.pods("default"), msgspec.json.encode(body)))
         return found
 
+    async def wait(self, name: str, requests: Object, **annotations: str) -> None:
+        """Make a pod that has no node and gets none: a gate that is nobody's holds it."""
+        body = {
+            "metadata": {"name": name, "annotations": annotations, "labels": {"test": self.name}},
+            "spec": {
+                "schedulingGates": [{"name": "tests.example.com/never"}],
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
+            },
+        }
+        await self.client.create(paths.pods("default"), msgspec.json.encode(body))
+
     async def clear(self) -> None:
         """Leave nothing behind, whether a controller runs or not."""
         for item in msgspec.json.decode(

@@ -90,12 +90,15 @@ class Book:
         """Return how many are ordered and not proven warm."""
         return sum(node.is_coming for node in self.nodes.values())
 
-    def passed(self, wall_s: float, now_s: float) -> None:
-        """Let the time since the last look count: warm unclaimed nodes stood idle."""
-        if self.looked_at_s > float("-inf"):
-            elapsed_s = max(0.0, now_s - self.looked_at_s)
-            self.ledger.idled(wall_s, self.warm * elapsed_s, elapsed_s)
+    def passed(self, wall_s: float, now_s: float) -> float:
+        """Let the time since the last look count, and return the node-seconds that stood idle: warm and unclaimed."""
+        elapsed_s = max(0.0, now_s - self.looked_at_s) if self.looked_at_s > float("-inf") else 0.0
         self.looked_at_s = now_s
+        if not elapsed_s:
+            return 0.0
+        idle_s = self.warm * elapsed_s
+        self.ledger.idled(wall_s, idle_s, elapsed_s)
+        return idle_s
 
     def take(self, turn: Turn) -> None:
         """Take what a look brought, but for draws."""

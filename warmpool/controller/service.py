@@ -27,9 +27,9 @@ from warmpool.config import WarmPoolSettings
 from warmpool.controller.carrier import Carrier
 from warmpool.controller.feed import Feed
 from warmpool.controller.keeper import Keeper
+from warmpool.controller.look import Looker
 from warmpool.controller.metrics import WarmPoolMetrics
-from warmpool.controller.rounds import Rounds, RuleFor
-from warmpool.controller.sizing import Fixed
+from warmpool.controller.rounds import Rounds
 from warmpool.controller.teller import Teller
 from warmpool.controller.world import World
 from warmpool.providers.adopt import AdoptProvider
@@ -59,13 +59,11 @@ class WarmPools:
         clock: Clock,
         settings: WarmPoolSettings,
         registry: CollectorRegistry,
-        rule_for: RuleFor = lambda pool, stored: Fixed(pool),
     ) -> None:
         self.metrics = WarmPoolMetrics(registry)
         self._connection = connection
         self._clock = clock
         self._settings = settings
-        self._rule_for = rule_for
         self._feed: Feed | None = None
         self._carrier: Carrier | None = None
         self._world: World | None = None
@@ -99,16 +97,17 @@ class WarmPools:
             moves_per_hour=settings.moves_per_hour,
         )
         teller = Teller(client, EventRecorder(client, clock, f"{labels.DOMAIN}/warmpool"), world, clock)
+        providers, keeper = self._providers(client), Keeper(client, settings.store_namespace)
         rounds = Rounds(
             world,
-            self._providers(client),
-            carrier,
-            Keeper(client, settings.store_namespace),
+            providers,
+            Looker(world, providers, carrier, keeper, teller, clock, settings, self.metrics),
+            keeper,
             teller,
             clock,
             settings,
             self.metrics,
-            self._rule_for,
+            puller_problem=lambda pool: carrier.problems.get(pool, ""),
         )
         feed = Feed(client, clock, world, lambda kind, _: self.metrics.malformed.labels(kind).inc())
         self._feed, self._carrier, self._world = feed, carrier, world

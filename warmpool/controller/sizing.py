@@ -1,18 +1,28 @@
-"""The rule for a size that a person fixed."""
+"""Which rule sizes a pool: the number that a person fixed, or what was learnt from draws."""
 
 from __future__ import annotations
 
+import logging
+
+from fleet.errors import DecodeError
+from warmpool.size.rule import Learnt
 from warmpool.sizing import Rule, Size
 from warmpool.values import PoolSpec, Static
 
-__all__ = ["Fixed", "Rule", "Size"]
+log = logging.getLogger(__name__)
 
 
 class Fixed:
-    """The size that a person fixed: `objective.static`."""
+    """The size that a person fixed: `objective.static`.
 
-    def __init__(self, pool: PoolSpec) -> None:
+    Args:
+        pool: Says it.
+        kept: What a rule that learns had stored, so that a person may go back to it.
+    """
+
+    def __init__(self, pool: PoolSpec, kept: bytes = b"") -> None:
         self.apply(pool)
+        self._kept = kept
 
     def apply(self, pool: PoolSpec) -> None:
         """Take a changed spec."""
@@ -32,5 +42,16 @@ class Fixed:
         return Size(target=self._count, reason="Static", text=f"{self._count} wanted, as the spec says")
 
     def stored(self) -> bytes:
-        """Return nothing."""
-        return b""
+        """Return what a rule that learns had stored."""
+        return self._kept
+
+
+def rule_for(pool: PoolSpec, stored: bytes) -> Rule:
+    """Return the rule that a pool's objective asks for, with what was stored where that can be read."""
+    if isinstance(pool.objective, Static):
+        return Fixed(pool, stored)
+    try:
+        return Learnt(pool, stored)
+    except DecodeError as error:
+        log.warning("pool %s begins anew: %s", pool.name, error)
+        return Learnt(pool)

@@ -18,7 +18,8 @@ from warmpool.nodes.limits import StepTimes
 from warmpool.values import NodeState
 
 LARGEST_BYTES = 256 * 1024
-_MOST_COUNTED = 4096
+_MOST_COUNTED = 2048
+_WEEK_HOURS = 7 * 24
 _HASH_BYTES = 8
 _MOST_LEADS = 64
 
@@ -46,10 +47,11 @@ def mark(uid: str) -> bytes:
 
 
 def data_of(memory: Memory) -> dict[str, str]:
-    """Return the ConfigMap's data. What would not fit in it is left out, the history first."""
+    """Return the ConfigMap's data. What would not fit in it is left out: old hours of the ledger, then the history."""
     counted = b"".join(sorted(memory.counted)[:_MOST_COUNTED])
+    rows = memory.ledger.rows()
     data = {
-        "ledger": _packed(msgspec.json.encode(memory.ledger.rows())),
+        "ledger": _packed(msgspec.json.encode(rows)),
         "times": msgspec.json.encode(
             {
                 "leads": [round(value, 1) for value in memory.times.leads_s],
@@ -59,9 +61,11 @@ def data_of(memory: Memory) -> dict[str, str]:
         "counted": base64.b64encode(counted).decode(),
     }
     history = base64.b64encode(memory.history).decode()
-    if sum(map(len, data.values())) + len(history) <= LARGEST_BYTES:
-        data["history"] = history
-    return data
+    short = {**data, "ledger": _packed(msgspec.json.encode(rows[-_WEEK_HOURS:]))}
+    for fits in ({**data, "history": history}, {**short, "history": history}, data):
+        if sum(map(len, fits.values())) <= LARGEST_BYTES:
+            return fits
+    return short
 
 
 def memory_from(data: Mapping[str, Any]) -> Memory:

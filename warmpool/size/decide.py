@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from warmpool.controller.sizing import Size
 from warmpool.size.contest import Candidate
 from warmpool.size.evidence import Evidence
 from warmpool.size.ladder import PRICES
+from warmpool.sizing import Size
 from warmpool.values import Costs, HitRate
 
 QUANTILES: Final = (0.5, 0.9, 0.95, 0.99)

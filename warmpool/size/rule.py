@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 
 from fleet.errors import DecodeError
-from warmpool.controller.sizing import Size
 from warmpool.history import History
 from warmpool.size.contest import Contest
 from warmpool.size.decide import decide
@@ -17,6 +16,7 @@ from warmpool.size.evidence import Evidence
 from warmpool.size.leads import LeadTimes
 from warmpool.size.pool import Pool
 from warmpool.size.stored import packed, unpacked
+from warmpool.sizing import Size
 from warmpool.values import Costs, HitRate, PoolSpec
 
 _VERSION: Final = 1
