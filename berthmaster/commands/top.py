@@ -18,6 +18,8 @@ from berthmaster.autoscaler_table import table as autoscaler_table
 from berthmaster.autoscalers import Autoscalers, asked
 from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.view import View, watched
+from berthmaster.warmpool_table import PoolRow, pool_rows, pool_table
+from berthmaster.warmpools import WarmPools, asked_pools
 from binpack.fragmentation import fragmented_milli_gpu
 from binpack.index.mix import default_mix
 from binpack.state import DeviceState, NodeState
@@ -112,28 +114,37 @@ def _row(model: str, members: list[tuple[str, DeviceState]]) -> ModelRow:
 @kubeconfig_option
 @json_option
 def command(once: bool, kubeconfig: str | None, context: str | None, as_json: bool) -> None:
-    """Show nodes, devices, fragmentation and both axes of every autoscaler, live. Ctrl-C ends it."""
+    """Show nodes, devices, fragmentation, both axes of every autoscaler and every warm pool, live. Ctrl-C ends it."""
     run(_top(once or as_json, kubeconfig, context, as_json=as_json))
 
 
 async def _top(is_once: bool, kubeconfig: str | None, context: str | None, *, as_json: bool) -> None:
     clock = SystemClock()
     connection = connect(kubeconfig, context)
-    async with watched(connection, clock) as view, asked(connection, clock) as autoscalers:
+    async with (
+        watched(connection, clock) as view,
+        asked(connection, clock) as autoscalers,
+        asked_pools(connection, clock) as pools,
+    ):
+
+        async def others() -> tuple[Scaling, Warming]:
+            return await _scaling(autoscalers, clock.now_s()), await _warming(pools, clock.now_s())
+
         if as_json:
-            click.echo(json.dumps(_document(_look(view), await _scaling(autoscalers, clock.now_s())), indent=2))
+            click.echo(json.dumps(_document(_look(view), *await others()), indent=2))
         elif is_once:
-            scaling = await _scaling(autoscalers, clock.now_s())
-            output().print(_picture(_look(view), scaling, most=len(scaling.rows)))
+            scaling, warming = await others()
+            most = max(len(scaling.rows), len(warming.rows))
+            output().print(_picture(_look(view), scaling, most=most, warming=warming))
         else:
-            scaling = await _scaling(autoscalers, clock.now_s())
-            first = _picture(_look(view), scaling, _ROWS)
+            scaling, warming = await others()
+            first = _picture(_look(view), scaling, _ROWS, warming)
             with Live(first, console=output(), screen=False, auto_refresh=False) as live:
                 while True:
                     await clock.sleep(_REFRESH_S)
                     view.refresh()
-                    scaling = await _scaling(autoscalers, clock.now_s())
-                    live.update(_picture(_look(view), scaling, _ROWS), refresh=True)
+                    scaling, warming = await others()
+                    live.update(_picture(_look(view), scaling, _ROWS, warming), refresh=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +174,32 @@ async def _scaling(autoscalers: Autoscalers, now_s: float) -> Scaling:
     return Scaling(rows=rows(known, now_s), warnings=problems)
 
 
-def _document(summary: Summary, scaling: Scaling) -> dict[str, object]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warming:
+    """The warm pools as one look found them; as `Scaling`."""
+
+    rows: tuple[PoolRow, ...] = ()
+    is_installed: bool = True
+    warnings: tuple[str, ...] = ()
+
+
+async def _warming(pools: WarmPools, now_s: float) -> Warming:
+    """Return the look; a refusal is told in it."""
+    try:
+        found = await pools.all()
+    except ApiError as error:
+        return Warming(warnings=(f"the warm pools cannot be read: {error}",))
+    if found is None:
+        return Warming(is_installed=False)
+    known, problems = found
+    return Warming(rows=pool_rows(known, now_s), warnings=problems)
+
+
+def _document(summary: Summary, scaling: Scaling, warming: Warming) -> dict[str, object]:
     return asdict(summary) | {
-        "warnings": [*summary.warnings, *scaling.warnings],
+        "warnings": [*summary.warnings, *scaling.warnings, *warming.warnings],
         "autoscalers": [asdict(row) for row in scaling.rows] if scaling.is_installed else None,
+        "warmpools": [asdict(row) for row in warming.rows] if warming.is_installed else None,
     }
 
 
@@ -181,7 +214,7 @@ def _look(view: View) -> Summary:
     )
 
 
-def _picture(summary: Summary, scaling: Scaling, most: int) -> Group:
+def _picture(summary: Summary, scaling: Scaling, most: int, warming: Warming = Warming()) -> Group:
     table = Table("model", box=None, header_style="bold")
     for heading in ("nodes", "devices", "untouched", "partly used", "full", "dead", "free GPUs", "allocated"):
         table.add_column(heading, justify="right")
@@ -197,5 +230,9 @@ def _picture(summary: Summary, scaling: Scaling, most: int) -> Group:
         f"{summary.fragmented_milli_gpu / 1000:.1f} idle GPUs are fragmented for the demand mix"
     ]
     lines += [f"[yellow]blocked for devices:[/] {', '.join(summary.blocked_nodes)}"] if summary.blocked_nodes else []
-    lines += [f"[yellow]warning:[/] {escape(warning)}" for warning in (*summary.warnings, *scaling.warnings)[:10]]
-    return Group(*lines, table, *(("", autoscaler_table(scaling.rows, most)) if scaling.rows else ()))
+    lines += [
+        f"[yellow]warning:[/] {escape(warning)}"
+        for warning in (*summary.warnings, *scaling.warnings, *warming.warnings)[:10]
+    ]
+    axes = ("", autoscaler_table(scaling.rows, most)) if scaling.rows else ()
+    return Group(*lines, table, *axes, *(("", pool_table(warming.rows, most)) if warming.rows else ()))

@@ -1,4 +1,4 @@
-"""`berthmaster explain`: why a pod is where it is, why an autoscaler has so many replicas."""
+"""`berthmaster explain`: why a pod is where it is, why an autoscaler has so many replicas, a pool so many nodes."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ class PodByDefault(click.Group):
 
 @click.group(cls=PodByDefault, no_args_is_help=True, subcommand_metavar="POD | COMMAND NAME [OPTIONS]")
 def command() -> None:
-    """Say why: of a POD where it is and why there, of an autoscaler how many replicas and why so many."""
+    """Say why a POD is where it is, an autoscaler has its replicas, a pool its nodes, and a start took so long."""
