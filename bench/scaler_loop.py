@@ -104,7 +104,11 @@ async def _measure(given: argparse.Namespace) -> dict[str, Any]:
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as folder:
         try:
-            cluster.up(Options(has_extender=False, has_planner=False, has_scaler=False), binaries, report=report)
+            cluster.up(
+                Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False),
+                binaries,
+                report=report,
+            )
             link = connection(str(cluster.kubeconfig))
             record = cluster.record()
             assert record is not None

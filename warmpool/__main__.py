@@ -24,14 +24,15 @@ def main() -> None:
     "--kubeconfig", type=click.Path(dir_okay=False), help="Kubeconfig; $KUBECONFIG or the pod's account by default."
 )
 @click.option("--listen", default="127.0.0.1:8615", show_default=True, help="HOST:PORT for probes and metrics.")
+@click.option("--kwok/--no-kwok", default=None, help="Play the cloud of pools with provider kwok: local clusters only.")
 @click.option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 )
-def controller(kubeconfig: str | None, listen: str, log_level: str) -> None:
+def controller(kubeconfig: str | None, listen: str, kwok: bool | None, log_level: str) -> None:
     """Keep nodes proven warm for every WarmPool; one of several replicas leads.
 
-    Settings come from the environment: BERTHMASTER_WARMPOOL_PERIOD_S=10, BERTHMASTER_WARMPOOL_KWOK_IS_ENABLED=true
-    and so on.
+    Settings come from the environment: BERTHMASTER_WARMPOOL_PERIOD_S=10, BERTHMASTER_WARMPOOL_KWOK_TIME_SCALE=60 and
+    so on.
     """
     from warmpool.controller.service import run_controller
 
@@ -43,7 +44,7 @@ def controller(kubeconfig: str | None, listen: str, log_level: str) -> None:
                 listen=listen,
                 environment=dict(os.environ),
                 prefix=SETTINGS_PREFIX,
-                flags={},
+                flags={"kwok.is_enabled": kwok},
             )
         )
     )

@@ -84,7 +84,7 @@ class Ground:
                 f"a cluster {self.cluster.name} exists already: berthmaster down --name {self.cluster.name}"
             )
         try:
-            self.cluster.up(Options(has_scaler=False), self._binaries, report=self._report)
+            self.cluster.up(Options(has_scaler=False, has_warmpool=False), self._binaries, report=self._report)
             self.silence()
             populate(self.cluster, self._fleet, self._binaries.kubernetes, self._report, self._clock)
             # Kubelets have machines of their own in a real cluster; kwok would take its time from the side measured.

@@ -21,6 +21,7 @@ from berthmaster.local.components import (
     PLANNER,
     PORTS,
     SCALER,
+    WARMPOOL,
     STORE,
     Component,
     Options,
@@ -219,7 +220,7 @@ class Cluster:
         """
         trust = self._trust()
         ground = [component for component in wanted if component.name in (STORE, API)]
-        ours = [component for component in wanted if component.name in (EXTENDER, PLANNER, SCALER)]
+        ours = [component for component in wanted if component.name in (EXTENDER, PLANNER, SCALER, WARMPOOL)]
         rest = [component for component in wanted if component not in ground and component not in ours]
         if ground:
             with report.step(f"Starting {_names(ground)}", expected_s=4):

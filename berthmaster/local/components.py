@@ -25,10 +25,11 @@ PORTS = (
     "extender",
     "planner",
     "scaler",
+    "warmpool",
     "exporter",
 )
 STORE, API = "etcd", "kube-apiserver"
-EXTENDER, PLANNER, SCALER = "extender", "planner", "scaler"
+EXTENDER, PLANNER, SCALER, WARMPOOL = "extender", "planner", "scaler", "warmpool"
 # Nothing of the cluster listens there: it is where the scaler looks for the exporter of a balancer on this machine.
 EXPORTER = "exporter"
 BALANCER = "local"
@@ -44,6 +45,7 @@ class Options:
         has_extender: Run our extender, and tell kube-scheduler of it.
         has_planner: Run our planner.
         has_scaler: Run our scaler; it knows one balancer, `local`, by the exporter at the port kept for it.
+        has_warmpool: Run our warm pool's controller; it plays the cloud of pools with provider kwok.
         has_policies: Apply manifests/overlays/kwok (definitions, rights, admission policies).
         has_stock_scheduler: Leave kube-scheduler as it comes: one profile, no extender; for comparisons.
     """
@@ -51,6 +53,7 @@ class Options:
     has_extender: bool = True
     has_planner: bool = True
     has_scaler: bool = True
+    has_warmpool: bool = True
     has_policies: bool = True
     has_stock_scheduler: bool = False
 
@@ -104,6 +107,8 @@ def components(
         found.append(_ours(layout, ports, "binpack", PLANNER))
     if options.has_scaler:
         found.append(_ours(layout, ports, "scaler", SCALER, "controller", *_sources(layout)))
+    if options.has_warmpool:
+        found.append(_ours(layout, ports, "warmpool", WARMPOOL, "controller", "--kwok"))
     return tuple(found)
 
 

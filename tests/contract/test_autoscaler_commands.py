@@ -26,7 +26,9 @@ NAMESPACE = "told"
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster("told", Options(has_extender=False, has_planner=False, has_scaler=False))
+    cluster = start_cluster(
+        "told", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
+    )
     asyncio.run(add_nodes(cluster, fake_nodes.uniform(2, is_sharing=False, gpus=0)))
     yield cluster
     cluster.down()

@@ -33,7 +33,7 @@ CLOCK = SystemClock()
 
 @pytest.fixture(scope="module")
 def bare(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster("extender", Options(has_planner=False))
+    cluster = start_cluster("extender", Options(has_planner=False, has_warmpool=False))
     yield cluster
     cluster.down()
 

@@ -216,7 +216,9 @@ def test_no_lock_file_lies_around() -> None:
 
 
 def test_policies_are_in_force_when_up_returns(start_cluster: StartCluster) -> None:
-    cluster = start_cluster("policies", Options(has_extender=False, has_planner=False, has_scaler=False))
+    cluster = start_cluster(
+        "policies", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
+    )
     try:
         pod = kubectl(
             cluster,

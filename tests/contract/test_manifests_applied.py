@@ -31,7 +31,9 @@ DAEMONSET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster("manifests", Options(has_extender=False, has_planner=False, has_scaler=False))
+    cluster = start_cluster(
+        "manifests", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
+    )
     for name in ("plain", "managed"):
         kubectl(cluster, "create", "namespace", name)
     kubectl(cluster, "label", "namespace", "managed", f"{labels.MANAGED_LABEL}=true")

@@ -37,7 +37,7 @@ RUNS_LLM = {"image": IMAGE}
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    started = start_cluster("draws", Options(has_scaler=False))
+    started = start_cluster("draws", Options(has_scaler=False, has_warmpool=False))
     yield started
     started.down()
 

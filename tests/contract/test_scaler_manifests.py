@@ -30,7 +30,9 @@ LEASES = "coordination.k8s.io"
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster("scaler-manifests", Options(has_extender=False, has_planner=False, has_scaler=False))
+    cluster = start_cluster(
+        "scaler-manifests", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
+    )
     kubectl(cluster, "-n", "default", "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
     yield cluster
     cluster.down()

@@ -29,7 +29,7 @@ STORY = Story(
 
 @pytest.fixture
 def waters(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster("traffic", Options(has_extender=False, has_planner=False))
+    cluster = start_cluster("traffic", Options(has_extender=False, has_planner=False, has_warmpool=False))
     asyncio.run(add_nodes(cluster, fake_nodes.uniform(1, is_sharing=False, gpus=0, prefix="traffic")))
     yield cluster
     cluster.down()

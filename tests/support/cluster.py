@@ -24,7 +24,7 @@ from fleet.kube.credentials import Connection, connection
 from fleet.node import Node
 
 # etcd, API server, controller manager, scheduler and kwok: nothing of ours runs, no policy is in force.
-BARE = Options(has_extender=False, has_planner=False, has_scaler=False, has_policies=False)
+BARE = Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False, has_policies=False)
 
 StartCluster = Callable[..., Cluster]
 

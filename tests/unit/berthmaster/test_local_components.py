@@ -18,7 +18,14 @@ PORT = {name: 21_000 + index for index, name in enumerate(PORTS)}
 PROGRAMS = {
     name: f"/bin/{name}" for name in ("etcd", "kwok", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 }
-STOCK = Options(has_extender=False, has_planner=False, has_scaler=False, has_policies=False, has_stock_scheduler=True)
+STOCK = Options(
+    has_extender=False,
+    has_planner=False,
+    has_scaler=False,
+    has_warmpool=False,
+    has_policies=False,
+    has_stock_scheduler=True,
+)
 
 
 def written(tmp_path: Path, options: Options) -> Layout:
