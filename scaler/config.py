@@ -60,6 +60,46 @@ class Sources:
     prometheus: Mapping[str, SourceSettings] = field(default_factory=dict)
 
 
+class SourcesFile:
+    """The sources as their file says now; what it said last that was valid holds until then.
+
+    Attributes:
+        sources: In force.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Read it.
+
+        Raises:
+            ConfigError: It cannot be read, or with everything in it that is wrong.
+        """
+        self._path = path
+        self._seen = self._state()
+        self.sources = sources_from(path)
+
+    def renew(self) -> bool:
+        """Read it again if it has changed, and return whether it says something else; a wrong one is told once.
+
+        Raises:
+            ConfigError: It has changed and cannot be read, or with everything in it that is wrong.
+        """
+        seen = self._state()
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        before, self.sources = self.sources, sources_from(self._path)
+        return self.sources != before
+
+    def _state(self) -> tuple[int, int, int] | None:
+        if not self._path:
+            return None
+        try:
+            found = Path(self._path).stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def sources_from(path: str) -> Sources:
     """Return the sources that a YAML file names; no path, no sources.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from fleet.clock import Clock
@@ -18,8 +18,10 @@ from scaler.controller.meters import Meters
 from scaler.controller.metrics import ScalerMetrics
 from scaler.controller.pods import Pod, Workload
 from scaler.controller.ports import LoadSource
+from scaler.controller.problems import signal_problem
 from scaler.controller.status import kept_in
 from scaler.controller.teller import Teller
+from scaler.controller.turns import each_second
 from scaler.controller.world import Autoscaler, Claim, Key, World
 from scaler.policy import Mode
 from scaler.seen import Sample
@@ -28,7 +30,6 @@ log = logging.getLogger(__name__)
 
 # An exporter needs some milliseconds to write its second down.
 _AFTER_S = 0.1
-_MOST_APART_S = 1.5
 # Endpoints between two breaths of the event loop: some milliseconds.
 _BREATH = 25
 
@@ -55,8 +56,8 @@ class Rounds:
 
         Args:
             world: Kept up to date by the watches.
-            sources: Balancers by name.
-            meters: Prometheus servers by name.
+            sources: Balancers by name; may change, each second the newest are asked.
+            meters: Prometheus servers by name; likewise.
             carrier: Carries decisions out.
             teller: Tells of them.
             clock: Time.
@@ -71,15 +72,17 @@ class Rounds:
         self._clock = clock
         self._metrics = metrics
         self._claims: dict[Key, Claim] = {}
+        self._staffed: dict[tuple[str, str], tuple[LoadSource | Meters, asyncio.Task[None]]] = {}
 
     async def run(self) -> None:
         """Turn until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for name, source in self.sources.items():
-                group.create_task(self._listen(name, source))
-            for meter in self._meters.values():
-                group.create_task(meter.run(lambda: self.endpoints.values()))
-            group.create_task(self._each_second(self._beat, "the beat"))
+
+            async def beat() -> float:
+                self._staff(group)
+                return await self._beat()
+
+            group.create_task(self._each_second(beat, "the beat"))
 
     def autoscaler_seen(self, autoscaler: Autoscaler) -> None:
         """Take a new or changed autoscaler: its spec is in force from the next second on."""
@@ -116,6 +119,30 @@ class Rounds:
                 if endpoint is not None:
                     endpoint.starts = endpoint.starts.seen(pod.ready_at_s - pod.since_s, scheduled_s)
 
+    def _staff(self, group: asyncio.TaskGroup) -> None:
+        """Let each source that there is now have somebody who asks it, and none that is gone."""
+        asked: dict[tuple[str, str], LoadSource | Meters] = {
+            **{("balancer", name): source for name, source in self.sources.items()},
+            **{("prometheus", name): meter for name, meter in self._meters.items()},
+        }
+        for what, (source, task) in list(self._staffed.items()):
+            if asked.get(what) is not source:
+                task.cancel()
+                del self._staffed[what]
+        for what, source in asked.items():
+            if what in self._staffed:
+                continue
+            if isinstance(source, Meters):
+                work = source.run(lambda: self.endpoints.values())
+                for key, endpoint in self.endpoints.items():
+                    self._watch_queries(key, endpoint)
+            else:
+                work = self._listen(what[1], source)
+            self._staffed[what] = (source, group.create_task(work, name=" ".join(what)))
+
+    async def _each_second(self, turn: Callable[[], Awaitable[float]], name: str) -> None:
+        await each_second(turn, self._clock, name=name, failed=self._metrics.faults.inc)
+
     async def _listen(self, name: str, source: LoadSource) -> None:
         """Ask one balancer once a second and act on what it says at once; its silence delays nobody else's."""
 
@@ -136,22 +163,6 @@ class Rounds:
             return newest_s + 1.0 + _AFTER_S
 
         await self._each_second(turn, f"balancer {name}")
-
-    async def _each_second(self, turn: Callable[[], Awaitable[float]], name: str) -> None:
-        """Turn once a second from start to start, at the time that the turn before asked for where that is near."""
-        next_s = self._clock.monotonic_s()
-        while True:
-            wanted_s = float("-inf")
-            try:
-                wanted_s = await turn()
-            except Exception:
-                # Broad on purpose: the one place where a fault of a whole turn is caught.
-                self._metrics.faults.inc()
-                log.exception("a turn of %s failed", name)
-            now_s = self._clock.monotonic_s()
-            next_s = wanted_s if 0 < wanted_s - next_s < _MOST_APART_S else next_s + 1.0
-            next_s = max(next_s, now_s)
-            await self._clock.sleep(next_s - now_s)
 
     async def _beat(self) -> float:
         """Once a second: endpoints without news, those measured by Prometheus, and everything that is only due."""
@@ -282,26 +293,6 @@ class Rounds:
             autoscaler=autoscaler,
             endpoint=endpoint,
             claim=self._world.claim(autoscaler),
-            signal_problem=self._signal_problem(endpoint) if endpoint else "",
+            signal_problem=signal_problem(endpoint, self.sources, self._meters) if endpoint else "",
             actuator_problem=self._carrier.problem(key),
         )
-
-    def _signal_problem(self, endpoint: Endpoint) -> str:
-        balancer, queries = endpoint.spec.balancer, endpoint.spec.queries
-        found: list[str] = []
-        if balancer is not None and balancer.source not in self.sources:
-            found.append(f"no balancer {balancer.source!r} is defined in the scaler's sources: {_known(self.sources)}")
-        elif balancer is not None:
-            failures = [state.failure for state in self.sources[balancer.source].states()]
-            if failures and all(failures):
-                found.append(f"balancer {balancer.source}: {failures[0]}")
-        if queries is not None and queries.source not in self._meters:
-            found.append(f"no Prometheus {queries.source!r} is defined in the scaler's sources: {_known(self._meters)}")
-        meter = self._meter(endpoint)
-        if meter is not None:
-            found.extend(meter.problems(endpoint.key))
-        return "; ".join(found)
-
-
-def _known(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "there are none"

@@ -18,35 +18,29 @@ from fleet import labels
 from fleet.clock import Clock, SystemClock
 from fleet.config import host_and_port, read
 from fleet.errors import ConfigError
-from fleet.http import Http, TokenFile, tls_context
+from fleet.http import TokenFile
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
 from fleet.kube.events import EventRecorder
 from fleet.kube.lease import Elector
-from fleet.prom import Prometheus
 from fleet.telemetry import Counts, probes
 from scaler.balancer.server import Listener
-from scaler.config import ScalerSettings, Sources, SourceSettings, sources_from
+from scaler.config import ScalerSettings, SourcesFile
 from scaler.controller.actuator import Actuator
 from scaler.controller.carrier import Carrier
 from scaler.controller.feed import Feed
 from scaler.controller.follow import Follower
-from scaler.controller.meters import Meters
 from scaler.controller.metrics import ScalerMetrics
-from scaler.controller.ports import LoadSource
 from scaler.controller.rounds import Rounds
 from scaler.controller.server import add_history
+from scaler.controller.supply import Supply
 from scaler.controller.teller import Teller
 from scaler.controller.world import Key, World
 from scaler.recorded import Recorded, to_json
-from scaler.signals.balancer import BalancerSource
 
 log = logging.getLogger(__name__)
 
 LEASE = "berthmaster-scaler"
-_DEFAULT = "default"
-# Samples older than three scrapes of 15 s are no load of now.
-_LOOK_BACK_S = 45.0
 
 
 class Scaler:
@@ -61,7 +55,7 @@ class Scaler:
         connection: Connection,
         clock: Clock,
         settings: ScalerSettings,
-        sources: Sources,
+        sources: SourcesFile,
         registry: CollectorRegistry,
     ) -> None:
         self.metrics = ScalerMetrics(registry)
@@ -103,7 +97,9 @@ class Scaler:
         self.metrics.is_leader.set(1)
         clock = self._clock
         async with AsyncExitStack() as stack:
-            balancers, meters = await self._open(stack)
+            supply = await stack.enter_async_context(
+                Supply(self._sources, clock, self.metrics.malformed.labels("sources").inc)
+            )
             world, actuator = World(), Actuator(client)
             teller = Teller(client, EventRecorder(client, clock, labels.DOMAIN + "/scaler"), world, clock)
             carrier = Carrier(
@@ -113,7 +109,7 @@ class Scaler:
                 sets_deletion_cost=self._settings.sets_deletion_cost,
                 changed=teller.changed,
             )
-            rounds = Rounds(world, balancers, meters, carrier, teller, clock, self.metrics)
+            rounds = Rounds(world, supply.balancers, supply.meters, carrier, teller, clock, self.metrics)
             feed = Feed(client, clock, world, rounds, lambda kind, _: self.metrics.malformed.labels(kind).inc())
             self._world, self._feed, self._rounds, self._actuator = world, feed, rounds, actuator
             try:
@@ -129,25 +125,11 @@ class Scaler:
                     group.create_task(teller.run_events())
                     group.create_task(Follower(world, actuator, clock).run())
                     group.create_task(rounds.run())
+                    group.create_task(supply.run())
             finally:
                 self._world = self._feed = self._rounds = self._actuator = None
                 gc.unfreeze()
                 self.metrics.is_leader.set(0)
-
-    async def _open(self, stack: AsyncExitStack) -> tuple[dict[str, LoadSource], dict[str, Meters]]:
-        balancers: dict[str, LoadSource] = {}
-        for name, given in self._sources.balancers.items():
-            http = await stack.enter_async_context(_http(given))
-            source = BalancerSource(name, given.urls, http, self._clock, token=_token(given))
-            stack.push_async_callback(source.close)
-            balancers[name] = source
-        meters = {}
-        only = len(self._sources.prometheus) == 1
-        for name, given in self._sources.prometheus.items():
-            http = await stack.enter_async_context(_http(given))
-            prometheus = Prometheus(given.urls[0], http, token_file=given.token_file, lookback_s=_LOOK_BACK_S)
-            meters[name] = Meters(prometheus, self._clock, is_default=only or name == _DEFAULT)
-        return balancers, meters
 
     def _register(self, registry: CollectorRegistry) -> None:
         prefix = "berthmaster_scaler_"
@@ -206,7 +188,7 @@ async def run_controller(
         ConfigError: The settings cannot be read or contradict each other, or the address cannot be listened on.
     """
     settings = read(ScalerSettings, prefix=prefix, environment=environment, flags=flags)
-    sources = sources_from(settings.sources)
+    sources = SourcesFile(settings.sources)
     host, port = host_and_port(listen)
     token = TokenFile(settings.history_token) if settings.history_token else None
     if token is not None:
@@ -222,16 +204,6 @@ async def run_controller(
             raise ConfigError([f"cannot listen on {listen}: {error.strerror or error}"]) from error
         started(listener.port)
         await scaler.run()
-
-
-def _http(given: SourceSettings) -> Http:
-    if given.ca_file or given.cert_file:
-        return Http(tls=tls_context(given.ca_file, given.cert_file, given.key_file), user_agent="berthmaster-scaler")
-    return Http(user_agent="berthmaster-scaler")
-
-
-def _token(given: SourceSettings) -> TokenFile | None:
-    return TokenFile(given.token_file) if given.token_file else None
 
 
 def _identity() -> str:

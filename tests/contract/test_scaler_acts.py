@@ -32,7 +32,9 @@ _NUMBERS = count(1)
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster("scaler", Options(has_extender=False, has_planner=False, has_scaler=False))
+    cluster = start_cluster(
+        "scaler", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
+    )
     asyncio.run(add_nodes(cluster, fake_nodes.uniform(2, is_sharing=False, gpus=0)))
     yield cluster
     cluster.down()
@@ -283,7 +285,7 @@ async def test_a_silent_source_takes_nothing_away_and_hinders_nobody(
             assert await yard.replicas("other") == 4
 
 
-async def test_a_source_that_is_not_defined_is_named(
+async def test_a_source_that_is_not_defined_is_named_and_asked_once_it_is(
     cluster: Cluster, exporter: FakeExporter, yard: Yard, tmp_path: Path
 ) -> None:
     await yard.workload()
@@ -292,6 +294,10 @@ async def test_a_source_that_is_not_defined_is_named(
         told = await yard.until_condition("Ready", "False", "SourceFailed")
         assert "no balancer 'nowhere'" in told["message"]
         assert "main" in told["message"]
+        loaded(exporter, 20.0)
+        exporter.sources(tmp_path, name="nowhere")
+        await yard.until_replicas(4)
+        await yard.until_condition("Ready", "True")
 
 
 async def test_the_list_reads_like_a_dashboard(

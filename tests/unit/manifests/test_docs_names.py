@@ -19,7 +19,7 @@ from fleet.plan import Reason, SolveStatus
 from scaler.__main__ import SETTINGS_PREFIX as SCALER_PREFIX
 from scaler.balancer.exporter import Exporter
 from scaler.balancer.socket import RuntimeSocket
-from scaler.config import ScalerSettings, Sources
+from scaler.config import ScalerSettings, SourcesFile
 from scaler.controller.service import Scaler
 from scaler.decision import Reason as ScalingReason
 from tests.support.clock import ManualClock
@@ -47,7 +47,7 @@ def metric_names() -> set[str]:
         Connection(lambda: Access(base_url="http://127.0.0.1:9"), ManualClock()),
         ManualClock(),
         ScalerSettings(),
-        Sources(),
+        SourcesFile(""),
         scaler,
     )
     exporter = Exporter(RuntimeSocket("nowhere"), ManualClock()).metrics.registry

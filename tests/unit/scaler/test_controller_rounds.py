@@ -187,3 +187,25 @@ async def test_a_source_that_nobody_defined_is_named(clock: ManualClock):
         picture = rounds.picture(endpoint.key)
         assert picture is not None
         assert picture.signal_problem == "no balancer 'nowhere' is defined in the scaler's sources: main"
+
+
+async def test_a_source_that_comes_later_is_asked_and_one_that_is_gone_is_not(clock: ManualClock):
+    sources = {"main": FakeSource(clock, a={"in_flight": 20.0})}
+    async with turning(clock, **sources) as (world, rounds, _):
+        first, second = scaled(world, rounds), scaled(world, rounds, "b", "later")
+        await clock.advance(12.0)
+        assert second.load.in_flight is None
+        rounds.sources["later"] = FakeSource(clock, b={"in_flight": 30.0})  # type: ignore[index]
+        await clock.advance(12.0)
+        assert second.decision is not None
+        assert second.decision.desired == 6
+        gone = rounds.sources.pop("main")  # type: ignore[attr-defined]
+        await clock.advance(2.0)
+        asked = len(gone._news.get("a", ()))
+        await clock.advance(60.0)
+        assert len(gone._news.get("a", ())) == asked
+        assert first.decision is not None
+        assert (first.decision.desired, first.decision.reason) == (2, Reason.NO_DATA)
+        picture = rounds.picture(first.key)
+        assert picture is not None
+        assert "no balancer 'main'" in picture.signal_problem
