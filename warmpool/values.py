@@ -272,6 +272,7 @@ class PoolNode:
         release_told_s: When its release was last asked for; None = never.
         is_ordered_here: This process ordered it, so that its times are known from the beginning.
         lost_since_s: Since when the provider no longer knows it, though the Node is there; None = it does.
+        is_orphan: The provider never knew it, as long as this process watched. It is not counted on.
         is_placeholder: Nothing but a count stands behind it yet.
         uid: Of the Node.
     """
@@ -308,6 +309,7 @@ class PoolNode:
     release_told_s: float | None = None
     is_ordered_here: bool = False
     lost_since_s: float | None = None
+    is_orphan: bool = False
     is_placeholder: bool = False
 
     @staticmethod
@@ -328,8 +330,8 @@ class PoolNode:
 
     @property
     def is_in_position(self) -> bool:
-        """Return True if it counts as warm or coming: neither claimed, nor given up, nor closed by somebody."""
-        return (self.is_coming or self.state is NodeState.WARM) and not self.is_cordoned
+        """Return True if it counts as warm or coming: neither claimed, nor given up, nor closed, nor an orphan."""
+        return self.is_idle and not self.is_cordoned and not self.is_orphan
 
     @property
     def is_idle(self) -> bool:

@@ -124,8 +124,16 @@ async def test_warm_nodes_by_the_real_karpenter(cluster: Cluster) -> None:
         shell.is_retiring = True
         await _until(shell, lambda: shell.nodes == {}, "no node")
         assert json.loads(await client.get(paths.custom(API_VERSION, PLURAL)))["items"] == []
-        selector = {"labelSelector": f"{labels.POOL}={POOL.name}"}
-        assert json.loads(await client.get(paths.NODES, selector))["items"] == []
+
+        # Its simulated cloud may still register a machine that was withdrawn just before: such a node is found and goes.
+        async def strays() -> list[str]:
+            await shell.tick()
+            listed = json.loads(await client.get(paths.NODES, {"labelSelector": f"{labels.POOL}={POOL.name}"}))
+            return [node["metadata"]["name"] for node in listed["items"]]
+
+        assert (
+            await eventually(strays, lambda found: not found and shell.nodes == {}, within_s=60, what="no node") == []
+        )
     await CLOCK.sleep(0.25)
 
 

@@ -53,12 +53,13 @@ class Shell:
         self.pool = pool
         self.namespace = namespace
         self.target = target
-        self.limits = Limits(settle_s=0.5, retell_s=5.0)
+        self.limits = Limits(settle_s=0.5, retell_s=5.0, lost_s=3.0)
         self.is_retiring = False
         self.nodes: dict[str, PoolNode] = {}
         self.breakers = Breakers()
         self.news: list[Action] = []
         self._orders = 0
+        self._nameless: dict[str, float] = {}
 
     async def tick(self) -> PoolPlan:
         """Look at everything, and do what follows."""
@@ -102,10 +103,15 @@ class Shell:
         nodes = {node.metadata.name: node for node in _nodes(await self.client.get(paths.NODES)).items}
         pods = _pods(await self.client.get(paths.PODS)).items
         seen: dict[str, NodeSeen] = {}
-        for name in {*machines, *self.nodes}:
+        named = {machine.node_name for machine in machines.values()} | {one.node_name for one in self.nodes.values()}
+        orphans = {name for name, node in nodes.items() if node.pool == self.pool.name} - named - set(machines)
+        now_s = CLOCK.monotonic_s()
+        self._nameless = {name: self._nameless.get(name, now_s) for name in orphans}
+        orphans = {name for name, since_s in self._nameless.items() if now_s - since_s > 3.0}
+        for name in {*machines, *self.nodes, *orphans}:
             machine = machines.get(name)
             known = self.nodes.get(name)
-            node_name = (machine.node_name if machine else "") or (known.node_name if known else "")
+            node_name = (machine.node_name if machine else "") or (known.node_name if known else name)
             node = nodes.get(node_name)
             if node is None:
                 seen[name] = NodeSeen(machine=machine)
@@ -160,8 +166,8 @@ class Shell:
                 node = self.nodes[release.name]
                 self.nodes[release.name] = replace(node, release_told_s=None)
                 return
-        if release.name in machines:
-            await self.provider.release(self.pool, machines[release.name])
+        unknown = Machine(name=release.name, pool=self.pool.name, node_name=release.node)
+        await self.provider.release(self.pool, machines.get(release.name, unknown))
         if release.node:
             await self.client.delete(paths.pod(self.namespace, puller_name(self.pool, release.node)), grace_s=0)
 

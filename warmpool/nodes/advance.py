@@ -76,9 +76,11 @@ def _noted(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float) -> Pool
             node_name=machine.node_name or node.node_name,
             is_placeholder=machine.is_placeholder,
             lost_since_s=None,
+            is_orphan=False,
         )
     elif node.lost_since_s is None:
-        node = replace(node, lost_since_s=now_s)
+        is_new = node.node_since_s is None and not node.is_ordered_here
+        node = replace(node, lost_since_s=now_s, is_orphan=is_new)
     expires_at_s = None if pool.expire_after_s is None else node.born_at_s + pool.expire_after_s
     if facts is None:
         return replace(node, pods=(), expires_at_s=expires_at_s)

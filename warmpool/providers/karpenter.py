@@ -9,6 +9,7 @@ Source: karpenter v1.14 pkg/apis/v1/nodeclaim.go, pkg/controllers/nodeclaim/life
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,11 +114,13 @@ class KarpenterProvider(OrdersOnly):
             return None
 
     async def release(self, pool: PoolSpec, machine: Machine) -> None:
-        """Delete the NodeClaim: Karpenter drains and ends the machine."""
-        try:
+        """Delete the NodeClaim: Karpenter drains and ends the machine. A Node that has none any more goes by itself."""
+        with contextlib.suppress(NotFound, Conflict):  # gone, or another of its name
             await self._client.delete(paths.custom(API_VERSION, PLURAL, name=machine.name), uid=machine.uid or None)
-        except (NotFound, Conflict):
-            return  # gone, or another of its name
+            return
+        if machine.node_name and await self.state(pool, machine.name) is None:
+            with contextlib.suppress(NotFound):
+                await self._client.delete(paths.node(machine.node_name))
 
 
 def node_claim(pool: PoolSpec, offer: Offer, name: str) -> dict[str, Any]:

@@ -275,6 +275,16 @@ def test_a_node_that_the_provider_no_longer_knows_goes_after_a_while(world: Worl
     assert world.released() == ["w1"]
 
 
+def test_a_node_that_no_provider_ever_knew_is_not_counted_on_and_goes(world: World) -> None:
+    world.facts["stray"] = proven("stray", world.pool)
+    plan = world.tick(0.0)
+    assert plan.position == 0
+    assert sum(count for _, count in plan.orders) == 1
+    for now_s in (61.0, 62.0, 73.0):
+        world.tick(now_s)
+    assert "stray" in world.released()
+
+
 def test_a_release_without_effect_is_asked_for_again_but_not_at_once(world: World) -> None:
     world.tick(0.0)
     (name,) = world.nodes
