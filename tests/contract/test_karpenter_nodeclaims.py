@@ -125,7 +125,7 @@ async def test_warm_nodes_by_the_real_karpenter(cluster: Cluster) -> None:
         await _until(shell, lambda: shell.nodes == {}, "no node")
         assert json.loads(await client.get(paths.custom(API_VERSION, PLURAL)))["items"] == []
 
-        # Its simulated cloud may still register a machine that was withdrawn just before: such a node is found and goes.
+        # Its simulated cloud may still register a machine that was withdrawn just before: such a node goes, too.
         async def strays() -> list[str]:
             await shell.tick()
             listed = json.loads(await client.get(paths.NODES, {"labelSelector": f"{labels.POOL}={POOL.name}"}))
