@@ -111,8 +111,40 @@ async def test_a_pool_owns_the_miss_until_a_node_is_warm(cluster: Cluster, quay:
         early = await quay.bound("early")
         assert node_of(early) == name
         assert not parse_draw(note(early, labels.DRAW)).is_hit, "the first answer counts"
+        await what_a_person_asks(cluster, quay, name)
     finally:
         kubectl(cluster, "delete", "warmpool", "g1", "--wait=false")
+
+
+async def ask(cluster: Cluster, *arguments: str) -> str:
+    """Run the command as a person does, and return what it prints."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "berthmaster", *arguments, f"--kubeconfig={cluster.kubeconfig}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"{arguments}: {done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+async def what_a_person_asks(cluster: Cluster, quay: Quay, node: str) -> None:
+    text = await ask(cluster, "explain", "pool", "g1")
+    assert "goal: 99 % of draws find a warm node" in text
+    assert f"{node}: nothing is told of it yet; firm claim for 1 pods" in text
+    found = json.loads(await ask(cluster, "explain", "pool", "g1", "--json"))
+    assert [(one["name"], one["open"]) for one in found["nodes"]] == [(node, False)]
+    (row,) = json.loads(await ask(cluster, "top", "--json"))["warmpools"]
+    assert (row["pool"], row["mode"], row["is_well"]) == ("g1", "act", False)
+    assert "warm pool" in await ask(cluster, "top", "--once")
+    start = json.loads(await ask(cluster, "explain", "start", f"{quay.namespace}/early", "--json"))
+    assert start["draw"] == {"pool": "g1", "outcome": "miss", "why": "NoNodes"}
+    assert start["partsSeconds"]["wait"] is not None
+    advice = json.loads(await ask(cluster, "pools", "advise", "--json"))
+    assert [pool["serves"] for pool in advice["today"]] == [["g1"]]
+    assert any("hours were watched" in told for told in advice["notes"])
 
 
 async def test_the_planner_may_change_nothing_of_a_node_but_the_claim(cluster: Cluster, quay: Quay) -> None:
