@@ -27,11 +27,11 @@ def close(seen: NodeSeen, node: PoolNode, now_s: float, limits: Limits) -> tuple
     if facts is not None:
         if not is_shut(facts):
             return replace(node, closed_seen_s=None), ()
-        if node.closed_seen_s is None:
-            node = replace(node, closed_seen_s=now_s)
+        closed_seen_s = now_s if node.closed_seen_s is None else node.closed_seen_s
+        node = replace(node, closed_seen_s=closed_seen_s)
         if node.pods:
             return node, (Evict(node=facts.name, pods=node.pods),)
-        if now_s - (node.closed_seen_s or now_s) < limits.settle_s:
+        if now_s - closed_seen_s < limits.settle_s:
             return node, ()
     return _released(node, now_s, limits, must_look=facts is not None)
 
