@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import Options
@@ -16,9 +19,10 @@ from fleet import labels
 from fleet.errors import ApiError, Conflict, Invalid
 from fleet.kube import paths
 from fleet.kube.client import Client
+from scaler.config import parsed
 from scaler.resource import spec_of
 from tests.support.autoscaling import an_autoscaler
-from tests.support.cluster import StartCluster, client_of, kubectl
+from tests.support.cluster import StartCluster, client_of, kubectl, with_kubectl
 
 pytestmark = pytest.mark.contract
 
@@ -176,6 +180,7 @@ MAY = [
     *((verb, "apps", kind, "", "plain") for verb in READS for kind in SCALED),
     *((verb, "apps", f"{kind}/scale", "", "plain") for verb in ("get", "patch") for kind in SCALED),
     *((verb, "", "pods", "", "plain") for verb in (*READS, "patch")),
+    *((verb, "", "nodes", "", "") for verb in READS),
     *((verb, "autoscaling", "horizontalpodautoscalers", "", "plain") for verb in READS),
     *((verb, "events.k8s.io", "events", "", "plain") for verb in ("create", "patch")),
     ("create", LEASES, "leases", "", labels.NAMESPACE),
@@ -189,13 +194,15 @@ MAY_NOT = [
     ("create", "", "pods/exec", "", "plain"),
     ("get", "", "secrets", "", labels.NAMESPACE),
     ("list", "", "configmaps", "", "plain"),
-    ("list", "", "nodes", "", ""),
+    *((verb, "", "nodes", "", "") for verb in ("patch", "update", "delete")),
     ("patch", LEASES, "leases", "berthmaster-planner", labels.NAMESPACE),
     ("impersonate", "", "users", "", ""),
 ]
 
 
-async def allowed(admin: Client, verb: str, group: str, kind: str, name: str, namespace: str) -> bool:
+async def allowed(
+    admin: Client, verb: str, group: str, kind: str, name: str, namespace: str, user: str = SCALER
+) -> bool:
     resource, _, subresource = kind.partition("/")
     asked = {
         "verb": verb,
@@ -208,7 +215,7 @@ async def allowed(admin: Client, verb: str, group: str, kind: str, name: str, na
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": SCALER, "groups": ["system:authenticated"], "resourceAttributes": asked},
+        "spec": {"user": user, "groups": ["system:authenticated"], "resourceAttributes": asked},
     }
     answer = await admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", json.dumps(review).encode())
     return bool(json.loads(answer)["status"]["allowed"])
@@ -244,3 +251,40 @@ def test_everything_installs_and_the_pods_are_admitted(cluster: Cluster, folder:
             "-l=app.kubernetes.io/name=berthmaster-scaler",
             "--timeout=30s",
         )
+
+
+async def test_the_example_of_a_balancer_with_its_exporter_installs_and_may_only_read(
+    cluster: Cluster, admin: Client
+) -> None:
+    kubectl(cluster, "apply", "--server-side", f"--kustomize={MANIFESTS / 'base'}")
+    for _ in range(2):
+        kubectl(cluster, "apply", "--server-side", f"--kustomize={MANIFESTS / 'examples' / 'haproxy'}")
+    kubectl(cluster, "-n", "edge", "wait", "--for=create", "pod/haproxy-1", "--timeout=30s")
+    user = "system:serviceaccount:edge:haproxy"
+    for verb in READS:
+        assert await allowed(admin, verb, labels.DOMAIN, labels.AUTOSCALER_PLURAL, "", "plain", user)
+    for verb, kind in (("patch", labels.AUTOSCALER_PLURAL), ("patch", f"{labels.AUTOSCALER_PLURAL}/status")):
+        assert not await allowed(admin, verb, labels.DOMAIN, kind, "", "plain", user)
+    assert not await allowed(admin, "get", "", "secrets", "", "edge", user)
+
+
+def test_the_commands_of_the_installation_guide_run(cluster: Cluster, tmp_path: Path) -> None:
+    guide = (MANIFESTS.parent / "docs/install.md").read_text()
+    section = guide.partition("## The scaler\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    assert len(blocks) == 3
+    shutil.copytree(MANIFESTS, tmp_path / "manifests")
+    overlay = tmp_path / "my-cluster"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text("resources: [../manifests/base]\n")
+    # No pod of it can run here: nobody waits for one.
+    lines = [line for block in blocks for line in block.splitlines() if "rollout status" not in line]
+    with_kubectl(cluster, "\n".join(lines), folder=tmp_path)
+    where = ("-n", labels.NAMESPACE, "get", "--output=json")
+    deployment = json.loads(kubectl(cluster, *where, "deployment/berthmaster-scaler"))
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--history-token=/etc/berthmaster/tokens/history" in arguments
+    stored = json.loads(kubectl(cluster, *where, "configmap/berthmaster-scaler-sources"))
+    assert parsed(yaml.safe_load(stored["data"]["sources.yaml"])).balancers.keys() == {"edge"}
+    tokens = json.loads(kubectl(cluster, *where, "secret/berthmaster-scaler-tokens"))["data"]
+    assert tokens.keys() == {"edge", "history"}

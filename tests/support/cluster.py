@@ -117,6 +117,25 @@ def kubectl(cluster: Cluster, *arguments: str, text: str | None = None) -> str:
     return done.stdout
 
 
+def with_kubectl(cluster: Cluster, script: str, *, folder: Path) -> None:
+    """Run a shell script in a folder, whose `kubectl` is the administrator's."""
+    record = cluster.record()
+    assert record is not None
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(record.binaries["kubectl"])
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env={"PATH": f"{programs}:{os.environ['PATH']}", "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def _end_abandoned() -> None:
     """End what a killed test run left behind: its clusters carry its pid in their names."""
     for name in names():
