@@ -38,6 +38,7 @@ RUNS_LLM = {"image": IMAGE}
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
     started = start_cluster("draws", Options(has_scaler=False, has_warmpool=False))
+    asyncio.run(add_nodes(started, fake_nodes.uniform(1, is_sharing=False, prefix="plain", gpus=0)))
     yield started
     started.down()
 
