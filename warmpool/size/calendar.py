@@ -23,7 +23,7 @@ class Calendar:
     def __init__(self, period_min: int, gain: float) -> None:
         self._gain = gain
         self._means: NDArray[np.float32] = np.full(period_min, np.nan, np.float32)
-        self._prefix: NDArray[np.float64] = np.zeros(2 * period_min + 1)
+        self._prefix: NDArray[np.float64] = np.zeros(period_min + 1)
         self._refreshed = -_REFRESH_MIN
 
     def see(self, minute: int, value: float) -> None:
@@ -40,14 +40,18 @@ class Calendar:
         known = np.isfinite(self._means)
         filler = float(self._means[known].mean()) if known.any() else 0.0
         values = np.where(known, self._means, filler).astype(np.float64)
-        self._prefix[1:] = np.cumsum(np.concatenate((values, values)))
+        self._prefix[1:] = np.cumsum(values)
 
     def mean(self, first: int, count: int) -> float:
-        """Return the mean over `count` minutes from minute `first` on; an unseen one counts as the mean of the others."""
+        """Return the mean over `count` minutes from minute `first` on; an unseen one is as the others."""
         period = len(self._means)
         begin = first % period
         count = min(count, period)
-        return float(self._prefix[begin + count] - self._prefix[begin]) / count
+        end = begin + count
+        total = self._prefix[min(end, period)] - self._prefix[begin]
+        if end > period:
+            total += self._prefix[end - period]
+        return float(total) / count
 
     def largest(self, first: int, count: int) -> float:
         """Return the largest mean among `count` minutes from `first` on; 0 where none was seen."""

@@ -42,8 +42,8 @@ _BLOCK_MIN: Final = 360
 _FADE: Final = 0.5 ** (_BLOCK_MIN / (10 * _DAY_MIN))
 _STANDARD_ERRORS: Final = 0.5
 _NEIGHBOURS: Final = 2.0  # blocks err alike: their variance counts double
-# A rule has lost the goal where it misses half as much again as allowed, surely more than the other.
-_LOST: Final = 1.5
+# A rule has lost the goal where it misses a fifth more than allowed, surely more than the other.
+_LOST: Final = 1.2
 _SURELY: Final = 1.5
 _LEAST_BLOCKS: Final = 8.0
 
@@ -122,13 +122,19 @@ class Candidate:
         """Return the size for a forecast, at the present price; None = nothing is learnt."""
         return None if self.sizes is None else int(self.sizes[bin_of(forecast)])
 
-    def owe(self, weight: float, *, is_hit: bool, objective: HitRate | Costs) -> None:
-        """Book one draw; where misses have a price there is no goal, and the debt is what was missed lately."""
+    def owe(self, evidence: Evidence, objective: HitRate | Costs, *, is_hit: bool) -> None:
+        """Book one draw; where misses have a price there is no goal, and the debt is what was missed lately.
+
+        What goes beyond the bounds of the price is forgiven: a pool that a person holds too large for a month must not
+        owe that month's misses.
+        """
         missed = 0.0 if is_hit else 1.0
         if isinstance(objective, Costs):
             self.debt += missed
         elif self._is_begun:
-            self.debt += weight * (missed - (1.0 - objective.goal_ratio))
+            gain = gain_of(evidence)
+            debt = self.debt + evidence.vote * (missed - (1.0 - objective.goal_ratio))
+            self.debt = min(_DEBT_HIGH / gain, max(_DEBT_LOW / gain, debt))
 
     def numbers(self) -> Floats:
         """Return what is to be stored."""
@@ -155,6 +161,7 @@ class Contest:
         "_missed",
         "_more",
         "_more_squares",
+        "_phase",
         "_price_log",
         "_saved",
         "_squares",
@@ -164,7 +171,14 @@ class Contest:
         "changes",
     )
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, phase: int = 0) -> None:
+        """Begin without a record.
+
+        Args:
+            now_s: Seconds since the epoch.
+            phase: Minute at which hourly work is done, so that not all pools do theirs at once.
+        """
+        self._phase = phase
         self.candidates = tuple(Candidate(rule, now_s) for rule in Rule)
         self.acting = 0
         self.changes = 0
@@ -206,16 +220,17 @@ class Contest:
             for at_s, is_hit in zip(draws_s, hits, strict=True):
                 imagined = candidate.pool.draw(at_s, evidence.sample(leads))
                 candidate.voted += 0.0 if imagined else evidence.vote
-                candidate.owe(evidence.vote, is_hit=is_hit if place == self.acting else imagined, objective=objective)
+                candidate.owe(evidence, objective, is_hit=is_hit if place == self.acting else imagined)
 
     def turn(self, evidence: Evidence, leads: LeadTimes, objective: HitRate | Costs) -> None:
         """Renew targets at the end of a minute whose draws are known."""
         minute = evidence.minute
         now_s = minute * 60.0
-        for candidate in self.candidates:
-            if minute % _HOUR_MIN == 0:
+        for place, candidate in enumerate(self.candidates):
+            turn = minute + self._phase + place * _HOUR_MIN // len(self.candidates)
+            if turn % _HOUR_MIN == 0 or candidate.ladder is None:
                 candidate.climb(evidence)
-            if minute % _TABLE_MIN == 0:
+            if turn % _TABLE_MIN == 0 or candidate.sizes is None:
                 candidate.price(evidence, objective)
             candidate.target = candidate.size(evidence)
             candidate.pool.advance(now_s)

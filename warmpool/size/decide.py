@@ -25,7 +25,7 @@ class Reason(StrEnum):
     """Why the size is what it is."""
 
     LEARNT = "Learnt"
-    FIRST_DAY = "FirstDay"  # no history: the largest window so far and one more
+    FIRST_DAY = "FirstDay"  # no history: the largest window lately and one more
     HELD = "HeldForReprovisioning"  # what goes must be ordered anew, and was wanted within one lead time
     RECENT_MAXIMUM = "RecentMaximum"  # the forecast's error jumped
     ANNOUNCED = "Announced"  # an autoscaler says that they will be drawn
@@ -145,7 +145,7 @@ def _text(
     short = "" if enough else "; too little history to promise the goal"
     words = {
         Reason.LEARNT: f"{target} wanted by {candidate.rule.value}: {seen}",
-        Reason.FIRST_DAY: f"{target} wanted: the largest {window} so far drew {evidence.largest:.0f}, one more is kept",
+        Reason.FIRST_DAY: f"{target} wanted: the largest {window} lately drew {evidence.largest:.0f}, one more is kept",
         Reason.HELD: f"{target} held for {window}, the time in which a node would come back: {seen}",
         Reason.RECENT_MAXIMUM: f"{target} wanted: the forecast errs, so much came within {window} of the last hour",
         Reason.ANNOUNCED: f"{target} wanted: autoscalers say that they will be drawn within {window}",

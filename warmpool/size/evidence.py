@@ -6,8 +6,8 @@ Each minute m, with H = ceil(E[lead] / 60) + 1 minutes, W the draws of (m - H, m
     of the bin of u: draws += w W;  missed[S] += w missed[S];  idle[S] += idle[S]       half-life 28 days
 
 An order at u is warm at m, so this is what size S would have been worth at a moment that looked like u: a sample
-average over real windows, bunches and all. Bins are levels of the forecast lam = max(theta x, 2 % of the day's mean), and each
-borrows 0.4^distance from its neighbours. Measured: bench/warmpool.
+average over real windows, bunches and all. Bins are levels of the forecast lam = max(theta x, 2 % of the day's mean),
+and each borrows 0.4^distance from its neighbours. Measured: bench/warmpool.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -47,6 +48,7 @@ _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _JUMP: Final = 12.0
 _JUMP_MIN: Final = 30
 _LARGEST_ERROR: Final = 100.0
+_LARGEST_FADE: Final = 0.5 ** (1 / 360)
 _RECENT_MIN: Final = 60
 _NORMAL_MIN: Final = 7 * DAY_MIN
 
@@ -72,7 +74,7 @@ class Evidence:
         idle_h: Idle node-hours per bin and size, likewise.
         poisson: (idle_h, missed) of one window by the Poisson law, each shape (BINS, most + 1).
         total: Draws ever seen.
-        largest: Most draws in one window.
+        largest: Most draws in one window, half as much after six hours.
     """
 
     __slots__ = (
@@ -279,13 +281,15 @@ class Evidence:
     def _vote(self) -> None:
         self._past.append((self.total, self._shadow.missed.copy(), self._shadow.idle_s / 3600.0))
         window = self.window_min
-        if len(self._past) <= window or self.minute - window <= self._gap_minute:
+        if self._gap_minute == self.minute - 1:
             return
         before, missed_before, idle_before = self._past[0]
         _, missed, idle_h = self._past[-1]
         came = float(self.total - before)
-        self.largest = max(self.largest, came)
+        self.largest = max(self.largest * _LARGEST_FADE, came)
         self._recent.append(came)
+        if len(self._past) <= window or self.minute - window <= self._gap_minute:
+            return
         is_capped = not self.is_first_day and self.total >= _LEAST_DRAWS and came > 0
         self.vote = min(1.0, _FLASH * self.burst / came) if is_capped else 1.0
         voted = self.vote * came
@@ -355,9 +359,11 @@ def bin_of(forecast: float) -> int:
     return min(BINS - 1, max(0, math.floor(math.log(max(forecast, LEAST) / LEAST) / _STEP)))
 
 
+@lru_cache(maxsize=64)
 def _poisson(most: int, window_h: float) -> tuple[Floats, Floats]:
     """Return idle node-hours and missed draws of a window at each level, by Erlang's loss formula."""
     lost = loss(LEVELS, most)
     missed = LEVELS[:, None] * lost
     idle_h = (np.arange(most + 1)[None, :] - LEVELS[:, None] * (1.0 - lost)) * window_h
+    missed.flags.writeable = idle_h.flags.writeable = False  # shared by all pools
     return idle_h, missed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections import deque
 from typing import Final
 
@@ -43,6 +44,7 @@ class Learnt:
         Raises:
             DecodeError: `stored` cannot be read.
         """
+        self._phase = zlib.crc32(pool.name.encode()) % 60
         self.apply(pool)
         self.history = History()
         self.leads = LeadTimes()
@@ -127,7 +129,7 @@ class Learnt:
                 fresh.adopt(self.evidence)
             self.evidence = fresh
             if self.contest is None:
-                self.contest = Contest(60.0 * minute)
+                self.contest = Contest(60.0 * minute, self._phase)
                 self._more = Pool(self.contest.actor.target + 1, 60.0 * minute)
                 self._passed_s = wall_s
         return self.evidence
@@ -198,7 +200,7 @@ class Learnt:
             evidence = Evidence(most, int(found["state"][0]), self.leads)
             evidence.restore(found)
             now_s = 60.0 * evidence.minute
-            contest = Contest(now_s)
+            contest = Contest(now_s, self._phase)
             contest.restore(found["contest"])
             for candidate, numbers in zip(contest.candidates, found["candidates"], strict=True):
                 candidate.restore(numbers, now_s)
