@@ -68,6 +68,10 @@ class Budget:
         self._left -= 1.0
         return True
 
+    def give_back(self) -> None:
+        """Take note that the last one was not moved after all."""
+        self._left += 1.0
+
 
 class Carrier:
     """Writes.
@@ -216,6 +220,7 @@ class Carrier:
             try:
                 await self._client.evict(pod.namespace, pod.name, uid=uid, timeout_s=_CALL_S)
             except ApiError as error:
+                self._budget.give_back()
                 if error.status == 429:
                     continue
                 raise
