@@ -14,7 +14,7 @@ def longest_service_s(learner: Learner, target: float) -> float | None:
     """Return 1.1 R(target), the bound of S; None where the curve cannot tell.
 
     Requests in progress over completions tell the latency of now, which in a full fleet is that of a full replica: more
-    replicas would then be ordered for being slow. Measured: bench/scaler.
+    replicas would then be ordered for being slow. Held by tests/scenarios/test_both_axes.py.
 
     Args:
         learner: After its cycle.
