@@ -46,6 +46,7 @@ class WarmPoolMetrics:
             buckets=(0.001, 0.005, 0.02, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0),
             registry=registry,
         )
+        self.orphans = Gauge(f"{prefix}orphans", "Nodes of pools that are not there.", registry=registry)
         self.faults = Counter(f"{prefix}faults", "Looks at a pool that failed by a bug.", registry=registry)
         self.malformed = Counter(
             f"{prefix}malformed_objects", "Objects that could not be read.", ["kind"], registry=registry

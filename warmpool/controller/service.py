@@ -69,7 +69,7 @@ class WarmPools:
         self._world: World | None = None
         prefix = "berthmaster_warmpool_"
         registry.register(Counts(f"{prefix}writes", "Writes on nodes and pods.", ["outcome"], self._writes))
-        registry.register(Counts(f"{prefix}orphans", "Nodes of pools that are not there.", [], self._orphans))
+        self.metrics.orphans.set_function(lambda: len(self._world.orphans()) if self._world else 0)
 
     def not_ready(self) -> str:
         """Return why this replica does not do what it should, "" = it does: follow, or lead with complete watches."""
@@ -141,9 +141,6 @@ class WarmPools:
 
     def _writes(self) -> Mapping[tuple[str, ...], float]:
         return {(outcome,): count for outcome, count in self._carrier.counts.items()} if self._carrier else {}
-
-    def _orphans(self) -> Mapping[tuple[str, ...], float]:
-        return {(): float(len(self._world.orphans()))} if self._world else {}
 
 
 async def run_controller(

@@ -23,6 +23,9 @@ from scaler.config import ScalerSettings, SourcesFile
 from scaler.controller.service import Scaler
 from scaler.decision import Reason as ScalingReason
 from tests.support.clock import ManualClock
+from warmpool.__main__ import SETTINGS_PREFIX as POOL_PREFIX
+from warmpool.config import WarmPoolSettings
+from warmpool.controller.service import WarmPools
 
 ROOT = Path(__file__).parents[3]
 DOCS = [ROOT / "docs" / name for name in ("install.md", "operate.md")]
@@ -50,8 +53,15 @@ def metric_names() -> set[str]:
         SourcesFile(""),
         scaler,
     )
+    pools = CollectorRegistry()
+    WarmPools(
+        Connection(lambda: Access(base_url="http://127.0.0.1:9"), ManualClock()),
+        ManualClock(),
+        WarmPoolSettings(),
+        pools,
+    )
     exporter = Exporter(RuntimeSocket("nowhere"), ManualClock()).metrics.registry
-    return {metric.name for registry in (planner, extender, scaler, exporter) for metric in registry.collect()}
+    return {metric.name for registry in (planner, extender, scaler, pools, exporter) for metric in registry.collect()}
 
 
 def test_every_reason_is_explained_once():
@@ -83,6 +93,12 @@ def test_every_setting_of_the_scaler_named_is_read():
     found = re.findall(r"`(BERTHMASTER_SCALER_[A-Z_]+)`", OPERATE)
     assert found
     read(ScalerSettings, prefix=SCALER_PREFIX, environment=dict.fromkeys(found, "true"), flags={})
+
+
+def test_every_setting_of_the_warm_pool_named_is_read():
+    found = re.findall(r"`(BERTHMASTER_WARMPOOL_[A-Z_]+)`", OPERATE)
+    assert found
+    read(WarmPoolSettings, prefix=POOL_PREFIX, environment=dict.fromkeys(found, "1"), flags={})
 
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)
