@@ -28,7 +28,7 @@ HORIZONTAL: Final[dict[Reason, Meaning]] = {
     ),
     Reason.SHADOW: Meaning(
         "a smaller fleet, fed the same arrivals in thought, would have been late in the last minutes",
-        "smoother traffic; behavior.mode: thrifty keeps a smaller margin for bursts",
+        "smoother traffic, in which the margins vanish",
     ),
     Reason.BACKLOG: Meaning(
         "requests will still wait when new replicas are Ready: the extra ones drain the queue and then go",
@@ -101,7 +101,10 @@ HORIZONTAL: Final[dict[Reason, Meaning]] = {
 
 VERTICAL: Final[dict[TargetReason, Meaning]] = {
     TargetReason.FIXED: Meaning("it is not learnt: the person's figure stands", "targetConcurrency.learn: true"),
-    TargetReason.IDLE: Meaning("too few requests ended in the cycle: idle is no evidence", "traffic"),
+    TargetReason.IDLE: Meaning(
+        "too few requests ended in the cycle: idle is no evidence",
+        "traffic; with signals.prometheus alone an exporter: queries do not tell replicas apart",
+    ),
     TargetReason.SHIFTED: Meaning(
         "latency left the learnt curve: held one cycle, forgotten and learnt anew if it lasts",
         "nothing: it settles within some cycles of 30 s",
@@ -112,7 +115,7 @@ VERTICAL: Final[dict[TargetReason, Meaning]] = {
     ),
     TargetReason.ERRORS_TRIAL: Meaning(
         "there are errors: a lower limit is on trial, the target for the replica count is untouched",
-        "the verdict after eight expected errors",
+        "the verdict after sixteen expected errors",
     ),
     TargetReason.ERRORS_NOT_TIED: Meaning(
         "errors do not fall with the load: the limit was restored", "the errors' cause, elsewhere"
