@@ -1,0 +1,193 @@
+"""Planner and warm pool together on a real cluster: bursts find warm nodes, misses get theirs, bills fall again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+
+from berthmaster.local import fake_nodes
+from berthmaster.local.cluster import Cluster
+from berthmaster.local.components import Options
+from fleet import labels
+from fleet.claim import parse_claim
+from fleet.clock import SystemClock
+from fleet.draw import parse_draw
+from fleet.errors import ApiError, NotFound
+from fleet.kube import paths
+from tests.support.cluster import StartCluster, add_nodes, client_of
+from tests.support.eventually import eventually
+from tests.support.warming import Dock, Object, notes, taints
+
+pytestmark = [pytest.mark.contract, pytest.mark.slow]
+
+CLOCK = SystemClock()
+_NUMBERS = count(1)
+GPU = {labels.NVIDIA_GPU: "1"}
+
+
+@pytest.fixture(scope="module")
+def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERTHMASTER_WARMPOOL_KWOK_TIME_SCALE", "200")
+        started = start_cluster("harbour", Options(has_scaler=False))
+    asyncio.run(add_nodes(started, fake_nodes.uniform(1, is_sharing=False, prefix="plain", gpus=0)))
+    yield started
+    started.down()
+
+
+class Yard(Dock):
+    """A pool, and a Deployment whose replicas draw from it."""
+
+    async def deploy(self, replicas: int) -> None:
+        await self.client.create(
+            "/api/v1/namespaces",
+            json.dumps({"metadata": {"name": self.name, "labels": {labels.MANAGED_LABEL: "true"}}}).encode(),
+        )
+
+        async def has_account() -> bool:
+            with contextlib.suppress(NotFound):
+                await self.client.get(f"/api/v1/namespaces/{self.name}/serviceaccounts/default")
+                return True
+            return False
+
+        await eventually(has_account, what="the namespace has its account")
+        tags = {"app": self.name}
+        container = {"name": "main", "image": "reg.example/rt:1", "resources": {"requests": GPU, "limits": GPU}}
+        template = {
+            "metadata": {"labels": tags | {labels.POOL: self.name}},
+            "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
+        }
+        body = {
+            "metadata": {"name": "llm"},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": tags}, "template": template},
+        }
+        path = f"/apis/apps/v1/namespaces/{self.name}/deployments"
+        await self.client.create(path, json.dumps(body).encode())
+
+    async def scale(self, replicas: int) -> None:
+        path = f"/apis/apps/v1/namespaces/{self.name}/deployments/llm"
+        await self.client.merge_patch(path, json.dumps({"spec": {"replicas": replicas}}).encode())
+
+    async def pods(self) -> list[Object]:
+        return list(msgspec.json.decode(await self.client.get(paths.pods(self.name)))["items"])
+
+    async def until_bound(self, count: int, *, within_s: float = 60.0) -> list[Object]:
+        return await eventually(
+            self.pods,
+            lambda pods: len(pods) == count and all(pod["spec"].get("nodeName") for pod in pods),
+            within_s=within_s,
+            what=f"{count} replicas are bound",
+        )
+
+
+@pytest.fixture
+async def yard(cluster: Cluster) -> AsyncIterator[Yard]:
+    async with client_of(cluster) as client:
+        opened = Yard(client, f"llm-{next(_NUMBERS)}")
+        yield opened
+        with contextlib.suppress(ApiError):
+            await opened.client.delete(f"/apis/apps/v1/namespaces/{opened.name}/deployments/llm")
+            await eventually(opened.pods, lambda pods: not pods, within_s=30.0)
+        await opened.clear()
+
+
+def one_gpu(**spec: Any) -> dict[str, Any]:
+    return {"shape": {"resources": {"cpu": "8", "memory": "16Gi"}, "devices": {"count": 1}}, "size": {"max": 40}} | spec
+
+
+async def test_a_burst_finds_warm_nodes_a_larger_one_is_owned_and_the_bill_falls_again(
+    cluster: Cluster, yard: Yard
+) -> None:
+    await yard.create(**one_gpu(objective={"static": 3}))
+    warm = await yard.until_warm(3)
+    await yard.deploy(3)
+    pods = await yard.until_bound(3)
+    assert {pod["spec"]["nodeName"] for pod in pods} == set(warm)
+    assert all(draw_of(pod).is_hit for pod in pods)
+    await yard.until_warm(3)
+    await yard.scale(9)
+    pods = await yard.until_bound(9)
+    outcomes = [draw_of(pod).is_hit for pod in pods]
+    assert outcomes.count(True) == 6
+    told = await eventually(
+        yard.status, lambda told: told["hitRate"]["draws"] == 9, within_s=20.0, what="nine draws are told"
+    )
+    assert told["hitRate"]["misses"] == 3
+    await yard.until_told(serving=9, warm=3, nodes=12, within_s=40.0)
+    await yard.scale(1)
+    await yard.until_told(serving=1, warm=3, nodes=4, within_s=60.0)
+    await yard.until_nodes(4)
+    assert len(await yard.records()) == 4
+
+
+def draw_of(pod: Object) -> Any:
+    return parse_draw(pod["metadata"]["annotations"][labels.DRAW])
+
+
+OURS = ("planner", "warmpool", "extender")
+
+
+@pytest.mark.timeout(1500)
+async def test_a_thousand_draws_through_kills_of_every_process(cluster: Cluster, yard: Yard) -> None:
+    draw = random.Random(5)
+    await yard.create(**one_gpu(objective={"static": 10}, size={"max": 100}))
+    await yard.until_warm(10, within_s=60.0)
+    await yard.deploy(0)
+    draws, replicas, begun_s = 0, 0, CLOCK.monotonic_s()
+    watch = asyncio.create_task(watch_claims(yard))
+    try:
+        while draws < 1000:
+            step = draw.randint(10, 40)
+            await yard.scale(step)
+            draws += max(0, step - replicas)
+            replicas = step
+            if draw.random() < 0.15:
+                victim = draw.choice(OURS)
+                await asyncio.to_thread(cluster.kill, victim)
+                await asyncio.to_thread(cluster.start, victim)
+            await yard.until_bound(step, within_s=120.0)
+            if draw.random() < 0.5:
+                replicas = draw.randint(0, step // 2)
+                await yard.scale(replicas)
+                await eventually(yard.pods, lambda pods, left=replicas: len(pods) == left, within_s=60.0)
+        await yard.scale(0)
+        await yard.until_told(serving=0, claimed=0, warm=10, nodes=10, within_s=120.0)
+        names = await yard.until_warm(10, within_s=60.0)
+        assert await yard.records() == names
+        for node in await yard.nodes():
+            assert taints(node) == {labels.POOL}
+            assert labels.CLAIM not in notes(node)
+    finally:
+        watch.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watch
+    told = (await yard.status())["hitRate"]
+    took_s = CLOCK.monotonic_s() - begun_s
+    print(f"{draws} draws in {took_s:.0f} s, {told['draws']} counted, {told['summary']}")
+    # Pods that died undrawn (their Deployment shrank first) are no draws; none is counted twice.
+    assert 0.9 * draws <= told["draws"] <= draws
+
+
+async def watch_claims(yard: Yard) -> None:
+    """See to it that no node is claimed by two sets, nor holds more pods than devices, at any time."""
+    while True:
+        nodes = {node["metadata"]["name"]: node for node in await yard.nodes()}
+        held: dict[str, int] = {}
+        for pod in await yard.pods():
+            name = pod["spec"].get("nodeName", "")
+            if name and "deletionTimestamp" not in pod["metadata"]:
+                held[name] = held.get(name, 0) + 1
+        for name, pods in held.items():
+            assert pods <= 1, f"{name} holds {pods} replicas of a device each"
+        for node in nodes.values():
+            text = notes(node).get(labels.CLAIM, "")
+            assert not text or len(parse_claim(text).pods) <= 1, text
+        await CLOCK.sleep(0.2)
