@@ -195,7 +195,7 @@ async def _warming(pools: WarmPools, now_s: float) -> Warming:
     return Warming(rows=pool_rows(known, now_s), warnings=problems)
 
 
-def _document(summary: Summary, scaling: Scaling, warming: Warming) -> dict[str, object]:
+def _document(summary: Summary, scaling: Scaling, warming: Warming = Warming()) -> dict[str, object]:
     return asdict(summary) | {
         "warnings": [*summary.warnings, *scaling.warnings, *warming.warnings],
         "autoscalers": [asdict(row) for row in scaling.rows] if scaling.is_installed else None,
