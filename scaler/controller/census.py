@@ -58,6 +58,7 @@ class Census:
         stuck: Pods that hold a place of the order and cannot come up by waiting.
         missing: Replicas ordered for which there is no pod yet; they count as starting, 5,000 of them at most.
         unseen: The rest of them: nothing is decided of these, they stay ordered.
+        is_mixed: Ready pods are of more than one make.
         makes: Of each Ready pod, by name.
     """
 
@@ -68,6 +69,7 @@ class Census:
     missing: int
     makes: Mapping[str, Make]
     unseen: int = 0
+    is_mixed: bool = False
 
     @property
     def ready_by_make(self) -> Mapping[Make, int]:
@@ -102,6 +104,7 @@ def census(pods: Iterable[Pod], order: Order, hardware: Mapping[str, str] = _ALI
     if given_up:
         since = since[:-given_up]
     leaving = min(surplus - given_up, ready)
+    makes = {pod.name: Make(pod.version, hardware.get(pod.node, "")) for pod in live if pod.phase is Phase.READY}
     return Census(
         fleet=Fleet(
             ready=ready - leaving,
@@ -113,8 +116,9 @@ def census(pods: Iterable[Pod], order: Order, hardware: Mapping[str, str] = _ALI
         names=_names(live),
         stuck=stuck,
         missing=missing,
-        makes={pod.name: Make(pod.version, hardware.get(pod.node, "")) for pod in live if pod.phase is Phase.READY},
+        makes=makes,
         unseen=without_pod - missing,
+        is_mixed=len(set(makes.values())) > 1,
     )
 
 

@@ -84,7 +84,9 @@ class Learning:
         makes = seen.makes
         if self.make is None:
             self.make = to_learn_from(None, seen.ready_by_make)
-        self._rows.add(at_s, (row for row in rows if makes.get(row.pod) == self.make), known.metrics)
+        if seen.is_mixed:
+            rows = [row for row in rows if makes.get(row.pod) == self.make]
+        self._rows.add(at_s, rows, known.metrics)
 
     def turn(self, seen: Census, known: Known, policy: Policy, now_s: float, *, is_late: bool) -> Lesson:
         """Learn from the cycle that ends now."""
