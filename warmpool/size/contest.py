@@ -113,7 +113,7 @@ class Candidate:
         """Return the target: the largest size wanted within the last lead time, for what goes must be ordered anew."""
         if evidence.is_first_day or self.sizes is None:
             return max(_FIRST_SIZE, math.ceil(evidence.largest) + 1)
-        self._hold.append(int(self.sizes[evidence.bin]))
+        self._hold.append(min(int(self.sizes[evidence.bin]), evidence.supported))
         while len(self._hold) > evidence.window_min + 1:
             self._hold.popleft()
         return max(self._hold)

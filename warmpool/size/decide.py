@@ -128,7 +128,7 @@ def _wanted(evidence: Evidence, candidate: Candidate) -> tuple[int, Reason]:
         return candidate.target, Reason.FIRST_DAY
     if evidence.is_off and evidence.recent_largest > candidate.target:
         return math.ceil(evidence.recent_largest), Reason.RECENT_MAXIMUM
-    now = int(candidate.sizes[evidence.bin])
+    now = min(int(candidate.sizes[evidence.bin]), evidence.supported)
     return candidate.target, Reason.LEARNT if candidate.target <= now else Reason.HELD
 
 

@@ -49,6 +49,11 @@ _JUMP: Final = 12.0
 _JUMP_MIN: Final = 30
 _LARGEST_ERROR: Final = 100.0
 _LARGEST_FADE: Final = 0.5 ** (1 / 360)
+# Six hours, so that a day can hold two events; four weeks of them.
+_PEAK_MIN: Final = 360
+_PEAKS: Final = 28 * 4
+_SUPPORT: Final = 1.25
+_SUPPORT_PART: Final = 0.25
 _RECENT_MIN: Final = 60
 _NORMAL_MIN: Final = 7 * DAY_MIN
 
@@ -78,10 +83,10 @@ class Evidence:
     """
 
     __slots__ = (
-        "_bins", "_error", "_forecasts", "_gap_minute", "_has_seen", "_lead_s", "_past", "_q1", "_q2", "_recent",
-        "_sample", "_shadow", "_smooth", "_usual_error", "_windows_seen", "bin", "burst_1", "burst_2", "draws",
-        "features", "forecast", "idle_h", "largest", "minute", "missed", "most", "poisson", "regression", "total",
-        "vote", "window_min", "windows",
+        "_bins", "_error", "_forecasts", "_gap_minute", "_has_seen", "_lead_s", "_past", "_peaks", "_q1", "_q2",
+        "_recent", "_sample", "_shadow", "_smooth", "_usual_error", "_windows_seen", "bin", "burst_1", "burst_2",
+        "draws", "features", "forecast", "idle_h", "largest", "minute", "missed", "most", "poisson", "regression",
+        "total", "vote", "window_min", "windows",
     )  # fmt: skip
 
     def __init__(self, most: int, minute: int, leads: LeadTimes) -> None:
@@ -112,6 +117,7 @@ class Evidence:
         self._gap_minute = minute - 1
         self._has_seen = False
         self._recent: deque[float] = deque(maxlen=_RECENT_MIN)
+        self._peaks: deque[float] = deque(maxlen=_PEAKS)
         self._shadow = ShadowPools(most, minute * 60.0)
         self.forecast = LEAST
         self.bin = 0
@@ -138,6 +144,20 @@ class Evidence:
     def is_off(self) -> bool:
         """Return True while the forecast errs far more, and below what comes, than it usually does."""
         return self._windows_seen >= DAY_MIN and self._error > _JUMP * max(1.0, self._usual_error)
+
+    @property
+    def supported(self) -> int:
+        """Return the largest size that is not there for one event alone.
+
+        Where one window holds more than a quarter of all draws, the second largest of four weeks counts, six hours away
+        from it, a quarter and one node more: a crowd that came once is not prepared for until it comes again.
+        """
+        peaks = list(self._peaks)
+        if max(peaks, default=0.0) <= _SUPPORT_PART * self.total:
+            return self.most
+        top = max(range(len(peaks)), key=peaks.__getitem__, default=0)
+        others = [peak for place, peak in enumerate(peaks) if abs(place - top) > 1]
+        return math.ceil(_SUPPORT * max(others, default=0.0)) + 1
 
     @property
     def recent_largest(self) -> float:
@@ -223,6 +243,7 @@ class Evidence:
         return {
             "state": np.array(state, np.float64),
             "means": self.features.numbers(),
+            "peaks": np.array(self._peaks, np.float64),
             "products": regression.products,
             "moments": regression.moments,
             "theta": regression.theta,
@@ -248,7 +269,7 @@ class Evidence:
             KeyError: Something is not there.
             ValueError: Something has another shape.
         """
-        for name in ("state", "means", "products", "moments", "theta"):
+        for name in ("state", "means", "peaks", "products", "moments", "theta"):
             self._take(name, found[name])
         for name in ("windows", "draws", "missed", "idle_h"):
             mine: Floats = getattr(self, name)
@@ -268,6 +289,8 @@ class Evidence:
     def _take(self, name: str, value: Floats) -> None:
         if name == "means":
             self.features.restore(value)
+        elif name == "peaks":
+            self._peaks.extend(float(one) for one in value)
         elif name == "state":
             self.minute, self.total = int(value[0]), int(value[1])
             self.largest, self._q1, self._q2, self.burst_1, self.burst_2, self.vote = map(float, value[2:8])
@@ -287,6 +310,10 @@ class Evidence:
         _, missed, idle_h = self._past[-1]
         came = float(self.total - before)
         self.largest = max(self.largest * _LARGEST_FADE, came)
+        if (self.minute - 1) // _PEAK_MIN != (self.minute - 2) // _PEAK_MIN or not self._peaks:
+            self._peaks.append(0.0)
+        if came > self._peaks[-1]:
+            self._peaks[-1] = came
         self._recent.append(came)
         if len(self._past) <= window or self.minute - window <= self._gap_minute:
             return

@@ -81,6 +81,7 @@ def test_a_shrink_waits_for_one_lead_time(lessons):
 
 def test_a_jump_of_the_error_falls_back_to_what_came(lessons):
     sized = restored(lessons)
+    sized.live([0, 1] * 6)
     sized.live([20, 25, *([0] * 5)])
     told = sized.now()
     assert told.target >= 45
