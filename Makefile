@@ -7,7 +7,7 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
     if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test test-karpenter check format bench-openb bench-kwok bench-kube-client bench-scaler clean
+.PHONY: help setup lock demo test test-karpenter check format bench-openb bench-kwok bench-kube-client bench-scaler bench-warmpool clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ bench-kube-client: setup ## list/watch cost beside the official client
 
 bench-scaler: setup ## the scaler against six rivals on eight traces, with what was promised; draws docs/scaler.svg
 	@$(PY) -m bench.scaler
+
+bench-warmpool: setup ## warm-pool sizes against static N, buffers, schedules and Poisson rules; draws docs/warmpool.svg
+	@$(PY) -m bench.warmpool
 
 clean: ## remove what the other targets made here (the binaries' cache stays)
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis build *.egg-info
