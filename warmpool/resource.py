@@ -20,6 +20,10 @@ _DIGEST = re.compile(r"sha256:[a-f0-9]{64}", re.ASCII)
 # What a registry's client and the kubelet take; nothing that could mean more than a name in a command or a path.
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}", re.ASCII)
 _READERS = {"cpu": quantity.milli, "memory": quantity.units, "pods": quantity.units}
+_NEEDED_SETTINGS = {
+    ProviderKind.KARPENTER: ("nodeClassGroup", "nodeClassKind", "nodeClassName"),
+    ProviderKind.MACHINE_DEPLOYMENT: ("namespace", "name"),
+}
 # These cannot say which node goes, so they cannot replace an old one.
 _CANNOT_ROTATE = frozenset({ProviderKind.CAPACITY_BUFFER, ProviderKind.ADOPT})
 
@@ -118,14 +122,29 @@ def problems(spec: Spec) -> list[str]:
     for name, value in (("expireAfter", pool.expire_after_s), ("warmTimeout", pool.warm_timeout_s)):
         if value is not None and value <= 0:
             found.append(f"{name} must be above 0")
-    if pool.expire_after_s is not None and pool.provider in _CANNOT_ROTATE:
-        found.append(f"expireAfter cannot be kept: provider {pool.provider} cannot replace a node that is named")
+    found.extend(_provider_problems(pool))
     if pool.idle_hour_cost < 0:
         found.append(f"idleHourCost must be at least 0, got {pool.idle_hour_cost:g}")
     if not _NAME.fullmatch(spec.pull_namespace):
         found.append(f"pull.namespace cannot be {shown(spec.pull_namespace)}")
     if spec.serves.match_labels and not spec.serves.namespaces:
         found.append("serves.matchLabels without serves.namespaces names nobody")
+    return found
+
+
+def _provider_problems(pool: PoolSpec) -> list[str]:
+    found = []
+    missing = [name for name in _NEEDED_SETTINGS.get(pool.provider, ()) if not pool.provider_settings.get(name)]
+    if missing:
+        found.append(f"provider {pool.provider} needs the settings {', '.join(missing)}")
+    if "selector" in pool.provider_settings:
+        found.append(
+            f"nodes are adopted by the label {labels.POOL} alone: label them instead of provider.settings.selector"
+        )
+    if pool.provider is ProviderKind.KWOK and pool.shape.allocatable == Resources():
+        found.append("provider kwok makes the node itself: give shape.resources")
+    if pool.expire_after_s is not None and pool.provider in _CANNOT_ROTATE:
+        found.append(f"expireAfter cannot be kept: provider {pool.provider} cannot replace a node that is named")
     return found
 
 

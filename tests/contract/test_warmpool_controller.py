@@ -40,8 +40,8 @@ def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
 @pytest.fixture
 async def dock(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[Dock]:
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
-    async with client_of(cluster) as client:
-        opened = Dock(client, f"{words[5:35].strip('-')}-{next(_NUMBERS)}")
+    async with client_of(cluster) as client, client_of(cluster, "planner") as planner:
+        opened = Dock(client, f"{words[5:35].strip('-')}-{next(_NUMBERS)}", planner)
         yield opened
         await opened.clear()
 
@@ -151,8 +151,8 @@ async def test_draws_are_counted_once_whoever_counts(cluster: Cluster, dock: Doc
     async with controller(cluster):
         await dock.create()
         first, _ = await dock.until_warm(2)
-        await dock.place(f"{dock.name}-hit", first, **{labels.DRAW: format_draw(hit(dock.name, first))})
-        await dock.place(f"{dock.name}-miss", first, **{labels.DRAW: format_draw(miss(dock.name, MissReason.NO_NODES))})
+        await dock.place(f"{dock.name}-hit", first, format_draw(hit(dock.name, first)))
+        await dock.place(f"{dock.name}-miss", first, format_draw(miss(dock.name, MissReason.NO_NODES)))
 
         async def counted() -> tuple[int, int]:
             told = (await dock.status())["hitRate"]
@@ -172,7 +172,7 @@ async def test_who_misses_gets_a_node_of_its_own_and_the_learnt_size_tells_why(c
         # Three pods of half a node each have missed and wait.
         for number in range(3):
             text = format_draw(miss(dock.name, MissReason.ON_THEIR_WAY))
-            await dock.wait(f"{dock.name}-{number}", {"cpu": "16"}, **{labels.DRAW: text})
+            await dock.wait(f"{dock.name}-{number}", {"cpu": "16"}, text)
         told = await dock.until_told(wanted=4, nodes=4)
         assert told["lastDecision"]["reason"] == "FirstDay"
         assert told["hitRate"]["misses"] == 3

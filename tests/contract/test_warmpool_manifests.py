@@ -88,6 +88,9 @@ async def create(client: Client, obj: dict[str, Any], *, stores: bool = False) -
         ({"shape": {"instanceType": "x"}}, "provider kwok makes the node itself: give shape.resources"),
         ({"shape": {"resources": {"cpu": 1}, "devices": {"count": 0}}}, "spec.shape.devices.count"),
         ({"provider": {"kind": "cloud"}}, "spec.provider.kind"),
+        ({"provider": {"kind": "karpenter"}}, "needs the settings nodeClassGroup, nodeClassKind and nodeClassName"),
+        ({"provider": {"kind": "machinedeployment"}}, "needs the settings namespace and name"),
+        ({"provider": {"kind": "adopt", "settings": {"selector": "a=b"}}}, "label them instead of settings.selector"),
         ({"provider": {"kind": "adopt"}, "expireAfter": "1h"}, "this provider cannot replace a node that is named"),
         ({"expireAfter": "soon"}, "spec.expireAfter"),
         ({"expireAfter": "0s"}, "must be above 0"),
@@ -208,6 +211,11 @@ async def test_of_a_node_of_a_pool_the_controller_may_change_its_own_marks_alone
     with suppress(Conflict):
         await admin.create(paths.NODES, json.dumps(NODE).encode())
     path = f"{paths.node('marked')}/status" if "status" in change else paths.node("marked")
+    if is_allowed and "taints" in change.get("spec", {}):
+        # Kubernetes taints it too: nobody looks after this node.
+        there = json.loads(await admin.get(paths.node("marked")))["spec"]["taints"]
+        others = [taint for taint in there if taint["key"] not in {one["key"] for one in OURS}]
+        change = {"spec": change["spec"] | {"taints": [*change["spec"]["taints"], *others]}}
     body = json.dumps(change).encode()
     if is_allowed:
         await warmpool.merge_patch(path, body, strategic="status" in change)
@@ -270,6 +278,23 @@ async def test_it_makes_and_deletes_nobody_elses_pods(admin: Client, warmpool: C
     await admin.create(path, json.dumps(pod).encode())
     with pytest.raises(ApiError, match="only pods that pull images"):
         await warmpool.delete(paths.pod(labels.PULL_NAMESPACE, "theirs"))
+
+
+async def test_only_the_planner_says_how_a_draw_ended(admin: Client, warmpool: Client, cluster: Cluster) -> None:
+    note = {labels.DRAW: '{"pool":"g1","outcome":"miss","why":"NoNodes"}'}
+    pod = {
+        "metadata": {"name": "drawn", "annotations": note},
+        "spec": {"containers": [{"name": "main", "image": "none"}], "automountServiceAccountToken": False},
+    }
+    with pytest.raises(ApiError, match="only the planner"):
+        await admin.create(paths.pods("default"), json.dumps(pod).encode())
+    pod["metadata"]["annotations"] = {}
+    await admin.create(paths.pods("default"), json.dumps(pod).encode())
+    body = json.dumps({"metadata": {"annotations": note}}).encode()
+    with pytest.raises(ApiError, match="only the planner"):
+        await admin.merge_patch(paths.pod("default", "drawn"), body)
+    async with client_of(cluster, "planner") as planner:
+        await planner.merge_patch(paths.pod("default", "drawn"), body)
 
 
 READS = ("get", "list", "watch")

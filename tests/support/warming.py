@@ -51,10 +51,11 @@ def pool_path(name: str = "", subresource: str = "") -> str:
 
 
 class Dock:
-    """One test's pool."""
+    """One test's pool; `planner` is a client in the planner's name."""
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: Client, name: str, planner: Client | None = None) -> None:
         self.client = client
+        self.planner = planner
         self.name = name
 
     async def create(self, **spec: Any) -> Object:
@@ -126,10 +127,10 @@ class Dock:
             what=f"{kind} is {status} {reason}",
         )
 
-    async def place(self, name: str, node: str, **annotations: str) -> Object:
-        """Make a pod on a node, as a scheduler would have bound it."""
+    async def place(self, name: str, node: str, draw: str = "") -> None:
+        """Make a pod on a node, as a scheduler would have bound it; `draw` as the planner would have noted it."""
         body = {
-            "metadata": {"name": name, "annotations": annotations, "labels": {"test": self.name}},
+            "metadata": {"name": name, "labels": {"test": self.name}},
             "spec": {
                 "nodeName": node,
                 "automountServiceAccountToken": False,
@@ -138,20 +139,26 @@ class Dock:
                 "containers": [{"name": "main", "image": "none"}],
             },
         }
-        found: Object = msgspec.json.decode(await self.client.create(paths.pods("default"), msgspec.json.encode(body)))
-        return found
+        await self._make(name, body, draw)
 
-    async def wait(self, name: str, requests: Object, **annotations: str) -> None:
+    async def wait(self, name: str, requests: Object, draw: str = "") -> None:
         """Make a pod that has no node and gets none: a gate that is nobody's holds it."""
         body = {
-            "metadata": {"name": name, "annotations": annotations, "labels": {"test": self.name}},
+            "metadata": {"name": name, "labels": {"test": self.name}},
             "spec": {
                 "schedulingGates": [{"name": "tests.example.com/never"}],
                 "automountServiceAccountToken": False,
                 "containers": [{"name": "main", "image": "none", "resources": {"requests": requests}}],
             },
         }
+        await self._make(name, body, draw)
+
+    async def _make(self, name: str, body: Object, draw: str) -> None:
         await self.client.create(paths.pods("default"), msgspec.json.encode(body))
+        if draw:
+            note = {"metadata": {"annotations": {labels.DRAW: draw}}}
+            assert self.planner is not None
+            await self.planner.merge_patch(paths.pod("default", name), msgspec.json.encode(note))
 
     async def clear(self) -> None:
         """Leave nothing behind, whether a controller runs or not."""
