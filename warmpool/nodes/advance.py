@@ -13,7 +13,7 @@ from warmpool.nodes.action import Action, Drawn, Lead, Outcome, Pull, Step, Uncl
 from warmpool.nodes.closing import close, given_up, is_going
 from warmpool.nodes.limits import Limits
 from warmpool.nodes.marks import marks
-from warmpool.nodes.proof import missing_images, proof
+from warmpool.nodes.proof import proof, unproven_images
 from warmpool.nodes.seen import NodeSeen, Puller
 from warmpool.providers.provider import MachinePhase, Refusal
 from warmpool.values import COMING, GONE, NodeState, PoolNode, PoolSpec, Why
@@ -246,7 +246,7 @@ def _pulls(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits:
         return ()
     if not pool.images and not pool.models:
         return ()
-    missing = missing_images(facts, pool)
+    missing = unproven_images(seen, pool)
     pull = Pull(node=facts.name, uid=facts.uid, missing=missing)
     if seen.puller is Puller.NONE:
         return (pull,)

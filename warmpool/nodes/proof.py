@@ -42,7 +42,7 @@ def proof(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits: 
         announced = "none announced" if facts.devices is None else f"{facts.devices} allocatable"
         wanted = f"{pool.shape.devices} {pool.shape.device_resource}"
         return NodeState.REGISTERED, Why.DEVICES_MISSING, f"{announced}, {wanted} wanted"
-    missing = missing_images(facts, pool)
+    missing = unproven_images(seen, pool)
     if missing:
         return NodeState.DEVICES, Why.IMAGES_MISSING, f"{len(missing)} of {len(pool.images)}: {', '.join(missing)}"
     if pool.models and seen.puller is not Puller.HOLDING:
@@ -52,6 +52,14 @@ def proof(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits: 
 
 def _is_bar(taint: Taint) -> bool:
     return taint.key.startswith(_BARS) and taint.key != _CORDON and taint.effect != "PreferNoSchedule"
+
+
+def unproven_images(seen: NodeSeen, pool: PoolSpec) -> tuple[str, ...]:
+    """Return the images that nothing proves to be there: neither listed nor, where the list is cut off, mounted."""
+    facts = seen.facts
+    if facts is None or (seen.puller is Puller.HOLDING and not facts.lists_all_images):
+        return ()
+    return missing_images(facts, pool)
 
 
 def missing_images(facts: NodeFacts, pool: PoolSpec) -> tuple[str, ...]:

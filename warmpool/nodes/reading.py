@@ -14,6 +14,7 @@ from warmpool.starts.reading import StartStatus
 from warmpool.values import PoolSpec
 
 _PULLER_PHASES = {"Pending": Puller.PULLING, "Running": Puller.HOLDING}
+_LONGEST_LIST = 50  # kubelet's nodeStatusMaxImages, by default
 _MIRROR = "kubernetes.io/config.mirror"
 
 
@@ -114,6 +115,7 @@ def facts_from(node: WarmNode, pool: PoolSpec, *, heartbeat: str = "") -> NodeFa
         taints=tuple(Taint(key=t.key, value=t.value or "", effect=t.effect or "") for t in spec.taints or ()),
         devices=_devices(status, pool),
         images=frozenset(name for image in status.images or () for name in image.names or ()),
+        lists_all_images=len(status.images or ()) < _LONGEST_LIST,
         warm=notes.get(labels.WARM, ""),
         claim=notes.get(labels.CLAIM, ""),
         closing=notes.get(labels.CLOSING, ""),

@@ -26,6 +26,8 @@ class NodeFacts:
         taints: All of them, in order, as read.
         devices: Allocatable devices of the shape's resource; None = not announced, which is not the same as none.
         images: Every name under which the node lists an image: digests and tags.
+        lists_all_images: False where its list is as long as a kubelet's gets (50 by default, the largest first): what
+            is small may lie there and not be listed.
         warm: Text of the `warm` annotation, "" = none.
         claim: Text of the `claim` annotation, "" = none.
         closing: Text of the `closing` annotation, "" = none.
@@ -45,6 +47,7 @@ class NodeFacts:
     taints: tuple[Taint, ...] = ()
     devices: int | None = None
     images: frozenset[str] = frozenset()
+    lists_all_images: bool = True
     warm: str = ""
     claim: str = ""
     closing: str = ""

@@ -11,10 +11,10 @@ import pytest
 from fleet import labels
 from fleet.constraints import Taint
 from tests.support.warm_world import IMAGE, a_pool, proven
-from warmpool.nodes.proof import missing_images
+from warmpool.nodes.proof import missing_images, unproven_images
 from warmpool.nodes.puller import puller_name, puller_pod
 from warmpool.nodes.reading import WarmNode, WarmPod, facts_from, puller_of, users
-from warmpool.nodes.seen import Puller
+from warmpool.nodes.seen import NodeFacts, NodeSeen, Puller
 from warmpool.values import Image
 
 POOL = a_pool()
@@ -179,3 +179,13 @@ def test_another_set_of_images_is_another_puller() -> None:
         puller_name(a_pool(models=("m",)), "w1"),
     }
     assert len(names) == 4
+
+
+def test_where_the_list_of_images_is_cut_off_the_mounted_image_is_the_proof() -> None:
+    def facts(count: int) -> NodeFacts:
+        images = [{"names": [f"large:{number}"]} for number in range(count)]
+        status = {"conditions": [{"type": "Ready", "status": "True"}], "images": images}
+        return facts_from(a_warm_node(metadata={"name": "w1", "uid": "u"}, status=status), POOL)
+
+    for count, puller, missing in ((49, Puller.HOLDING, 1), (50, Puller.PULLING, 1), (50, Puller.HOLDING, 0)):
+        assert len(unproven_images(NodeSeen(facts=facts(count), puller=puller), POOL)) == missing
