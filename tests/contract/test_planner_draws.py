@@ -20,6 +20,7 @@ from berthmaster.local.components import Options
 from fleet import labels
 from fleet.claim import Claim, format_claim, parse_claim
 from fleet.clock import SystemClock
+from fleet.constraints import Taint
 from fleet.draw import parse_draw
 from fleet.errors import ApiError
 from fleet.kube import paths
@@ -55,14 +56,17 @@ async def quay(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterato
 
 
 async def warm(cluster: Cluster, quay: Quay, count: int, *, gpus: int = 1) -> list[str]:
-    """Make nodes of a pool, proven warm as its controller would say it."""
-    nodes = fake_nodes.uniform(count, is_sharing=False, prefix=quay.pool, gpus=gpus, milli_cpu=64_000)
-    await add_nodes(cluster, [replace(node, labels={POOL: quay.pool, labels.POOL: "g1"}) for node in nodes])
+    """Make nodes of a pool as its controller does: born closed, then proven warm."""
+    of_pool = Taint(key=labels.POOL, value=quay.pool)
+    taints = (of_pool, Taint(key=f"{labels.READINESS_PREFIX}{quay.pool}"))
+    nodes = [
+        replace(node, labels={POOL: quay.pool, labels.POOL: quay.pool}, taints=taints)
+        for node in fake_nodes.uniform(count, is_sharing=False, prefix=quay.pool, gpus=gpus, milli_cpu=64_000)
+    ]
+    await add_nodes(cluster, nodes)
+    left = [{"key": of_pool.key, "value": of_pool.value, "effect": of_pool.effect}]
     for node in nodes:
-        taints = [{"key": labels.POOL, "value": "g1", "effect": "NoSchedule"}]
-        await quay.patch_node(
-            node.name, {"metadata": {"annotations": {labels.WARM: IMAGE}}, "spec": {"taints": taints}}
-        )
+        await quay.patch_node(node.name, {"metadata": {"annotations": {labels.WARM: IMAGE}}, "spec": {"taints": left}})
     return [node.name for node in nodes]
 
 
@@ -83,14 +87,14 @@ async def test_replicas_share_a_claimed_node(cluster: Cluster, quay: Quay) -> No
     for pod in pods:
         assert any(one.get("key") == labels.POOL for one in pod["spec"]["tolerations"])
         draw = parse_draw(note(pod, labels.DRAW))
-        assert (draw.pool, draw.is_hit, draw.why) == ("g1", True, name)
+        assert (draw.pool, draw.is_hit, draw.why) == (quay.pool, True, name)
 
 
 async def test_a_pool_owns_the_miss_until_a_node_is_warm(cluster: Cluster, quay: Quay) -> None:
     pool = {
         "apiVersion": f"{labels.DOMAIN}/{labels.POOL_VERSION}",
         "kind": labels.POOL_KIND,
-        "metadata": {"name": "g1"},
+        "metadata": {"name": quay.pool},
         "spec": {
             "shape": {"devices": {"count": 1}},
             "images": [{"reference": IMAGE}],
@@ -103,9 +107,9 @@ async def test_a_pool_owns_the_miss_until_a_node_is_warm(cluster: Cluster, quay:
     try:
         await CLOCK.sleep(1.0)
         await quay.add_pod("early", GPU, container=RUNS_LLM)
-        assert "no warm node in pool g1" in await quay.says("early", "NoWarmNode")
+        assert f"no warm node in pool {quay.pool}" in await quay.says("early", "NoWarmNode")
         draw = parse_draw(note(await quay.pod("early"), labels.DRAW))
-        assert (draw.pool, draw.is_hit) == ("g1", False)
+        assert (draw.pool, draw.is_hit) == (quay.pool, False)
         await quay.add_pod("other", GPU)
         await quay.says("other", "NoNodeAllowed")  # none of its images lies there: not the pool's to wait for
         (name,) = await warm(cluster, quay, 1)
@@ -114,7 +118,7 @@ async def test_a_pool_owns_the_miss_until_a_node_is_warm(cluster: Cluster, quay:
         assert not parse_draw(note(early, labels.DRAW)).is_hit, "the first answer counts"
         await what_a_person_asks(cluster, quay, name)
     finally:
-        kubectl(cluster, "delete", "warmpool", "g1", "--wait=false")
+        kubectl(cluster, "delete", "warmpool", quay.pool, "--wait=false")
 
 
 async def ask(cluster: Cluster, *arguments: str) -> str:
@@ -132,19 +136,19 @@ async def ask(cluster: Cluster, *arguments: str) -> str:
 
 
 async def what_a_person_asks(cluster: Cluster, quay: Quay, node: str) -> None:
-    text = await ask(cluster, "explain", "pool", "g1")
+    text = await ask(cluster, "explain", "pool", quay.pool)
     assert "goal: 99 % of draws find a warm node" in text
     assert f"{node}: nothing is told of it yet; firm claim for 1 pods" in text
-    found = json.loads(await ask(cluster, "explain", "pool", "g1", "--json"))
+    found = json.loads(await ask(cluster, "explain", "pool", quay.pool, "--json"))
     assert [(one["name"], one["open"]) for one in found["nodes"]] == [(node, False)]
     (row,) = json.loads(await ask(cluster, "top", "--json"))["warmpools"]
-    assert (row["pool"], row["mode"], row["is_well"]) == ("g1", "act", False)
+    assert (row["pool"], row["mode"], row["is_well"]) == (quay.pool, "act", False)
     assert "warm pool" in await ask(cluster, "top", "--once")
     start = json.loads(await ask(cluster, "explain", "start", f"{quay.namespace}/early", "--json"))
-    assert start["draw"] == {"pool": "g1", "outcome": "miss", "why": "NoNodes"}
+    assert start["draw"] == {"pool": quay.pool, "outcome": "miss", "why": "NoNodes"}
     assert start["partsSeconds"]["wait"] is not None
     advice = json.loads(await ask(cluster, "pools", "advise", "--json"))
-    assert [pool["serves"] for pool in advice["today"]] == [["g1"]]
+    assert [pool["serves"] for pool in advice["today"]] == [[quay.pool]]
     assert any("hours were watched" in told for told in advice["notes"])
 
 
