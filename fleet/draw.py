@@ -21,7 +21,7 @@ class MissReason(StrEnum):
 
     NO_NODES = "NoNodes"  # the pool has none at all
     ON_THEIR_WAY = "OnTheirWay"  # none is warm, some are being made
-    ALL_CLAIMED = "AllClaimed"  # those that are warm were drawn by others
+    ALL_CLAIMED = "AllClaimed"  # those that there are were drawn before
     NO_ROOM = "NoRoom"  # one is open, and the pod does not fit there (any more)
 
 

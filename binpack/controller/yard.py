@@ -39,6 +39,7 @@ class Yard:
         self.draws: dict[str, Draw] = {}
         self._set_ids = {set_id}
         self._standings: dict[str, tuple[str, Standing]] = {}
+        self._counts: Counter[tuple[str, Standing]] = Counter()
         self._shown: dict[str, tuple[NodeState, NodeState | None]] = {}
         self._shunned: dict[str, tuple[tuple[str, ...], float]] = {}
 
@@ -64,7 +65,7 @@ class Yard:
         if kind in _WARM and is_shunned:
             kind = Standing.CLAIMED
         self.pools.saw(node)
-        self._standings[name] = (node.pool, kind)
+        self._count(name, (node.pool, kind))
         result = None if kind in _OUT_OF_REACH else untainted(state)
         self._shown[name] = (state, result)
         if result is not None and kind in _WARM:
@@ -75,7 +76,8 @@ class Yard:
 
     def drop(self, name: str) -> None:
         """Forget a node that is gone, or no pool's any more."""
-        if self._standings.pop(name, None) is not None:
+        if name in self._standings:
+            self._count(name, None)
             self._shown.pop(name, None)
             self._shunned.pop(name, None)
             self.warm.remove_node(name)
@@ -101,6 +103,17 @@ class Yard:
         """Return the set to claim a node for: the one that holds it, where that is ours or was taken over."""
         claim = read_claim(node.claim)
         return claim.set_id if claim is not None and claim.set_id in self._set_ids else self.set_id
+
+    def _count(self, name: str, now: tuple[str, Standing] | None) -> None:
+        """Count a node as this from now on; None = it is gone."""
+        before = self._standings.pop(name, None)
+        if before is not None:
+            self._counts[before] -= 1
+            if not self._counts[before]:
+                del self._counts[before]
+        if now is not None:
+            self._standings[name] = now
+            self._counts[now] += 1
 
     def _adopt(self, node: Node, gated: Container[str]) -> None:
         claim = read_claim(node.claim)
@@ -169,16 +182,14 @@ class Yard:
         self.draws.pop(uid, None)
 
     def _lack(self, pool: str) -> tuple[MissReason, str]:
-        count = Counter(kind for of, kind in self._standings.values() if of == pool)
-        open_ones, claimed, closed = (
-            count[Standing.OPEN] + count[Standing.OURS],
-            count[Standing.CLAIMED],
-            count[Standing.CLOSED],
-        )
-        text = f"{open_ones} open, {claimed} claimed, {closed} not warm yet"
+        count = self._counts
+        open_ones = count[pool, Standing.OPEN] + count[pool, Standing.OURS]
+        claimed, serving = count[pool, Standing.CLAIMED], count[pool, Standing.SERVING]
+        closed = count[pool, Standing.CLOSED]
+        text = f"{open_ones} open, {claimed} claimed, {serving} serving, {closed} not warm yet"
         if open_ones:
             return MissReason.NO_ROOM, text
-        if claimed:
+        if claimed or serving:
             return MissReason.ALL_CLAIMED, text
         return (MissReason.ON_THEIR_WAY, text) if closed else (MissReason.NO_NODES, "it has no nodes yet")
 

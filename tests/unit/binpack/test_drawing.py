@@ -361,3 +361,30 @@ async def test_a_cluster_of_warm_nodes_alone_is_not_called_empty():
         record = bridge.world.waiting.get("uid-p1")
         assert record.reason is Reason.NO_NODE_ALLOWED
         assert "all 1 nodes are warm pools'" in record.text
+
+
+OTHERS = format_claim(Claim(set_id="other", pods=("x",), is_firm=True, token="1"))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why", "text"),
+    [
+        ((), "NoNodes", "it has no nodes yet"),
+        ((a_warm_node("w1", is_cordoned=True),), "OnTheirWay", "0 open, 0 claimed, 0 serving, 1 not warm yet"),
+        ((a_warm_node("w1", claim=OTHERS),), "AllClaimed", "0 open, 1 claimed, 0 serving, 0 not warm yet"),
+        ((a_warm_node("w1", warm="", gpus=0),), "AllClaimed", "0 open, 0 claimed, 1 serving, 0 not warm yet"),
+        ((a_warm_node("w1", gpus=0),), "NoRoom", "1 open, 0 claimed, 0 serving, 0 not warm yet"),
+    ],
+    ids=["none", "coming", "claimed", "serving", "too small"],
+)
+async def test_a_miss_says_what_the_pool_has(nodes, why, text):
+    async with running([a_node("n1"), *nodes]) as bridge:
+        bridge.world.pool_seen(replace(a_pool(), template=replace(a_warm_node(), pool="", taints=())))
+        bridge.see(a_draw())
+        await bridge.pass_s(1)
+        assert text in bridge.world.waiting.get("uid-p1").text
+        assert parse_draw(bridge.writer.notes[0][1][labels.DRAW]).why == why
+        for node in nodes:
+            bridge.lose_node(node.name)
+        await bridge.pass_s(35)
+        assert "it has no nodes yet" in bridge.world.waiting.get("uid-p1").text
