@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import click
 from rich.console import Console, Group, RenderableType
 
 from berthmaster.commands.up import populate
-from berthmaster.demo import scaling, scaling_report
+from berthmaster.demo import scaling, scaling_report, warming, warming_report
 from berthmaster.demo.board import Standings
 from berthmaster.demo.replay import Replay, Show, replay
 from berthmaster.demo.report import Closing, closing_table, document, line, progress
@@ -39,8 +41,10 @@ from fleet.kube.credentials import Connection, connection
 from fleet.pod import Pod
 
 _FILTER_SECONDS = "berthmaster_extender_seconds"
-PACKING, SCALING = "packing", "scaling"
-_ACTS = (PACKING, SCALING)
+PACKING, SCALING, WARMING = "packing", "scaling", "warming"
+_ACTS = (PACKING, SCALING, WARMING)
+# Whole nodes that the last act asks for at once: more than are warm.
+_BURST = 5
 
 
 @dataclass(slots=True)
@@ -49,12 +53,13 @@ class _Ends:
 
     packing: Closing | None = None
     scaling: Outcome | None = None
+    warming: warming.Outcome | None = None
 
 
 @click.command()
 @click.option("--name", default="demo", show_default=True, help="Name of the local cluster that the demo makes.")
 @click.option(
-    "--act", "acts", multiple=True, type=click.Choice(_ACTS), help="Only this act; may be repeated. Both by default."
+    "--act", "acts", multiple=True, type=click.Choice(_ACTS), help="Only this act; may be repeated. All by default."
 )
 @click.option("--trace", default="default", show_default=True, type=click.Choice(traces()), help="Trace to replay.")
 @click.option("--pods", type=click.IntRange(1), help="Only that many pods, for a shorter show.")
@@ -74,11 +79,12 @@ def command(
     svg: str | None,
     as_json: bool,
 ) -> None:
-    """Show Berthmaster on a real control plane, on this machine, in two acts.
+    """Show Berthmaster on a real control plane, on this machine, in three acts.
 
     packing: 8,152 pods of the openb trace are placed on 1,213 nodes with 6,212 GPUs, by etcd, kube-apiserver,
     kube-scheduler and kwok. scaling: real requests through HAProxy to replicas that are processes; the limit per
-    replica is learnt, a tenfold step absorbed, the endpoint falls asleep and wakes.
+    replica is learnt, a tenfold step absorbed on nodes that a warm pool had ready, the endpoint falls asleep and wakes.
+    warming: a burst of which some pods find a warm node and some do not.
 
     The first run builds the binaries. Ctrl-C ends everything that was started.
     """
@@ -86,7 +92,7 @@ def command(
     clock = SystemClock()
     report = report_for(Console(stderr=True), clock)
     arrivals = _arrivals(trace, seed, pods)
-    local = Cluster(name, clock=clock)
+    local = Cluster(name, clock=clock, environ=os.environ | warming.SETTINGS)
     if local.record() is not None:
         raise LocalClusterError(f"a cluster {name} exists already: berthmaster down --name {name}, or give --name")
     binaries = ensure(report, clock=clock)
@@ -97,8 +103,8 @@ def command(
         if PACKING in played:
             populate(local, load_nodes(), binaries.kubernetes, report, clock)
             ends.packing = _pack(local, access, clock, arrivals, trace)
-        if SCALING in played:
-            ends.scaling = _scale(local, access, clock, binaries.kubernetes, report, seed)
+        if {SCALING, WARMING} & set(played):
+            _traffic(local, access, clock, binaries.kubernetes, report, seed, played, ends)
         dead = [status.name for status in local.status() if status.health is not Health.RUNNING]
     finally:
         if not keep:
@@ -120,21 +126,56 @@ def _pack(local: Cluster, access: Connection, clock: SystemClock, arrivals: list
     return _close(local, access, clock, trace, done)
 
 
-def _scale(local: Cluster, access: Connection, clock: SystemClock, kubelet: str, report: Report, seed: int) -> Outcome:
-    node = fake_nodes.uniform(1, is_sharing=False, gpus=0, prefix="traffic")
-    populate(local, node, kubelet, report, clock)
+def _traffic(
+    local: Cluster,
+    access: Connection,
+    clock: SystemClock,
+    kubelet: str,
+    report: Report,
+    seed: int,
+    played: Sequence[str],
+    ends: _Ends,
+) -> None:
+    serving = fake_nodes.uniform(1, is_sharing=False, gpus=1, model="L4", prefix="serving")
+    populate(local, [replace(node, labels=warming.SHAPE) for node in serving], kubelet, report, clock)
     with (
         tempfile.TemporaryDirectory(prefix="berthmaster-traffic-") as directory,
         showing(scaling_report.picture, scaling_report.line, lambda moment: moment.elapsed_s) as show,
     ):
-        return run(_perform(local, access, clock, Path(directory), seed, show))
+        run(_perform(local, access, clock, Path(directory), Story(seed=seed), show, played, ends, report))
 
 
 async def _perform(
-    local: Cluster, access: Connection, clock: SystemClock, directory: Path, seed: int, show: scaling.Show
-) -> Outcome:
-    async with Client(access, clock, user_agent="berthmaster-demo") as client:
-        return await scaling.perform(local, client, clock, directory, Story(seed=seed), show)
+    local: Cluster,
+    access: Connection,
+    clock: SystemClock,
+    directory: Path,
+    story: Story,
+    show: scaling.Show,
+    played: Sequence[str],
+    ends: _Ends,
+    report: Report,
+) -> None:
+    said = ""
+
+    def tell(words: str) -> None:
+        nonlocal said
+        if words != said:
+            said = words
+            report.note(words)
+
+    scaled = None
+    async with (
+        Client(access, clock, user_agent="berthmaster-demo") as client,
+        warming.pool_standing(client, clock, [scaling.NAMESPACE, warming.NAMESPACE], tell) as warm_s,
+    ):
+        if SCALING in played:
+            plan = warming.endpoint(scaling.PLAN)
+            async with warming.starts_of(client, clock, scaling.NAMESPACE) as scaled:
+                ends.scaling = await scaling.perform(local, client, clock, directory, story, show, plan=plan)
+        if WARMING in played:
+            await warming.until_warm(client, clock, tell)
+            ends.warming = warming.outcome(warm_s, await warming.burst(client, clock, _BURST, tell), scaled)
 
 
 def _arrivals(trace: str, seed: int, most: int | None) -> list[Pod]:
@@ -167,6 +208,8 @@ def _faults(ends: _Ends) -> list[str]:
         found.append(f"{len(ends.packing.replay.truth.faults)} faults of placement")
     if ends.scaling is not None and ends.scaling.lost:
         found.append(f"{ends.scaling.lost} requests lost")
+    if ends.warming is not None and not ends.warming.hits_s:
+        found.append("no pod of the burst found a warm node")
     return found
 
 
@@ -177,12 +220,16 @@ def _tell(ends: _Ends, *, as_json: bool, svg: str | None) -> None:
             told |= document(ends.packing)
         if ends.scaling is not None:
             told["scaling"] = scaling_report.document(ends.scaling)
+        if ends.warming is not None:
+            told["warming"] = warming_report.document(ends.warming)
         click.echo(json.dumps(told, indent=2))
     console = Console(record=svg is not None, stderr=as_json, width=110 if svg else None)
     if not as_json or svg:
         tables = [] if ends.packing is None else [closing_table(ends.packing)]
         if ends.scaling is not None:
             tables.append(scaling_report.closing_table(ends.scaling))
+        if ends.warming is not None:
+            tables.append(warming_report.closing_table(ends.warming))
         console.print(Group(*tables))
     if svg:
         console.save_svg(svg, title="make demo")

@@ -37,6 +37,7 @@ SPEC: dict[str, Any] = {
     "slo": {"latencySeconds": 0.3},
     "behavior": {"scaleDown": {"lookBackSeconds": 20}, "toZeroAfterSeconds": 15, "startTimeSeconds": 5},
 }
+PLAN = EndpointPlan(name=ENDPOINT, namespace=NAMESPACE, spec=SPEC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,16 @@ class Outcome:
 Show = Callable[[Moment], None]
 
 
-async def perform(local: Cluster, client: Client, clock: Clock, directory: Path, story: Story, show: Show) -> Outcome:
+async def perform(
+    local: Cluster,
+    client: Client,
+    clock: Clock,
+    directory: Path,
+    story: Story,
+    show: Show,
+    *,
+    plan: EndpointPlan = PLAN,
+) -> Outcome:
     """Play the story and return how it ended.
 
     Args:
@@ -128,13 +138,13 @@ async def perform(local: Cluster, client: Client, clock: Clock, directory: Path,
         directory: For sockets and logs.
         story: The load.
         show: Told once a second.
+        plan: The endpoint.
 
     Raises:
         LocalClusterError: A part did not start, or the endpoint did not fall asleep.
         ApiError: The API server refused something.
     """
-    plan = EndpointPlan(name=ENDPOINT, namespace=NAMESPACE, spec=SPEC)
-    outcome = Outcome(tally=Tally(), first_target=float(SPEC["targetConcurrency"]["initial"]))
+    outcome = Outcome(tally=Tally(), first_target=float(plan.spec["targetConcurrency"]["initial"]))
     async with Ground(local, client, clock, directory, plan) as ground:
         scene = _Scene(ground, client, clock, story, show, outcome)
         load = asyncio.ensure_future(run_load(ground.url, story.schedule(), clock, tally=outcome.tally))

@@ -21,7 +21,7 @@ from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import BALANCER, EXPORTER, SCALER
 from berthmaster.traffic.haproxy import BackendPlan, HaproxyProcess
 from berthmaster.traffic.kubelet import Kubelet
-from berthmaster.traffic.objects import autoscaler, deployment
+from berthmaster.traffic.objects import IMAGE, autoscaler, deployment, namespace
 from berthmaster.traffic.slots import SlotKeeper
 from fleet.clock import Clock
 from fleet.errors import ApiError, Conflict, LocalClusterError, NotFound
@@ -46,6 +46,10 @@ class EndpointPlan:
         limit: Requests in progress per replica until the learnt one is known.
         slots: Most replicas.
         spec: Of the autoscaler, where it differs from the usual.
+        is_managed: Whether Berthmaster's planner places its pods.
+        requests: Of one replica, beside a little CPU and memory.
+        node_selector: Labels of the nodes that may take them.
+        image: Of its container; never pulled.
     """
 
     name: str
@@ -56,6 +60,10 @@ class EndpointPlan:
     limit: int = 8
     slots: int = 64
     spec: dict[str, Any] = field(default_factory=dict)
+    is_managed: bool = False
+    requests: dict[str, str] = field(default_factory=dict)
+    node_selector: dict[str, str] = field(default_factory=dict)
+    image: str = IMAGE
 
 
 class Ground:
@@ -133,10 +141,17 @@ class Ground:
         self._stack.push_async_callback(_cancelled, running)
         # Callbacks run in reverse: the objects go first, while there still is a kubelet that lets their pods finish.
         self._stack.push_async_callback(self._remove_objects)
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.namespace}}
         with suppress(Conflict):
-            await self._client.create("/api/v1/namespaces", msgspec.json.encode(namespace))
-        made = deployment(plan.name, plan.namespace, replicas=plan.replicas)
+            made_namespace = namespace(plan.namespace, is_managed=plan.is_managed)
+            await self._client.create("/api/v1/namespaces", msgspec.json.encode(made_namespace))
+        made = deployment(
+            plan.name,
+            plan.namespace,
+            replicas=plan.replicas,
+            requests=plan.requests,
+            node_selector=plan.node_selector,
+            image=plan.image,
+        )
         await self._client.create(self._collection, msgspec.json.encode(made))
         scaled = autoscaler(plan.name, plan.namespace, balancer=BALANCER, backend=plan.name, spec=plan.spec)
         await self._client.create(paths.autoscalers(plan.namespace), msgspec.json.encode(scaled))

@@ -11,6 +11,7 @@ from fleet.kube.objects import MetaObject
 
 READY = "Ready"
 APP = "app"
+IMAGE = "example.invalid/model"
 
 
 class ServedSpec(msgspec.Struct, rename="camel", gc=False):
@@ -44,15 +45,31 @@ class ServedPod(msgspec.Struct, rename="camel", gc=False):
         return self.metadata.deletion_timestamp is not None
 
 
-def deployment(name: str, namespace: str, *, replicas: int, grace_s: int = 120) -> dict[str, Any]:
-    """Return a Deployment of pods that processes on this machine stand for.
+def deployment(
+    name: str,
+    namespace: str,
+    *,
+    replicas: int,
+    is_served: bool = True,
+    requests: dict[str, str] | None = None,
+    node_selector: dict[str, str] | None = None,
+    image: str = IMAGE,
+    grace_s: int = 120,
+) -> dict[str, Any]:
+    """Return a Deployment.
 
     Args:
         name: Of the Deployment, its app label and its container.
         namespace: Where.
         replicas: At first.
+        is_served: Whether processes on this machine stand for its pods; otherwise kwok plays them.
+        requests: Of one replica, beside a little CPU and memory; extended resources become limits too.
+        node_selector: Labels of the nodes that may take them.
+        image: Of its container; never pulled.
         grace_s: What a replica has to finish its requests.
     """
+    asked = {"cpu": "100m", "memory": "64Mi"} | (requests or {})
+    resources = {"requests": asked, "limits": {key: value for key, value in asked.items() if "/" in key}}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -61,21 +78,25 @@ def deployment(name: str, namespace: str, *, replicas: int, grace_s: int = 120) 
             "replicas": replicas,
             "selector": {"matchLabels": {APP: name}},
             "template": {
-                "metadata": {"labels": {APP: name}, "annotations": {labels.SERVED_LOCALLY: "true"}},
+                "metadata": {
+                    "labels": {APP: name},
+                    "annotations": {labels.SERVED_LOCALLY: "true"} if is_served else {},
+                },
                 "spec": {
                     "automountServiceAccountToken": False,
-                    "terminationGracePeriodSeconds": grace_s,
-                    "containers": [
-                        {
-                            "name": name,
-                            "image": "example.invalid/model",
-                            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
-                        }
-                    ],
+                    "terminationGracePeriodSeconds": grace_s if is_served else 0,
+                    "nodeSelector": node_selector or {},
+                    "containers": [{"name": name, "image": image, "resources": resources}],
                 },
             },
         },
     }
+
+
+def namespace(name: str, *, is_managed: bool) -> dict[str, Any]:
+    """Return a namespace, opted in to Berthmaster's planner or not."""
+    marks = {labels.MANAGED_LABEL: "true"} if is_managed else {}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": marks}}
 
 
 def autoscaler(
