@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from warmpool.size.contest import Contest, Rule
+from warmpool.size.contest import Candidate, Contest, Rule
 from warmpool.size.evidence import Evidence
 from warmpool.size.leads import LeadTimes
 from warmpool.size.pool import Pool
@@ -62,6 +62,37 @@ def test_a_flash_crowd_has_a_capped_vote():
         evidence.see([], 0.0, None, leads)
     assert evidence.is_off
     assert evidence.recent_largest >= 60
+
+
+def test_a_window_votes_for_the_moment_before_it():
+    leads = LeadTimes()
+    evidence = Evidence(80, 0, leads)
+    random = np.random.default_rng(5)
+    for minute in range(2 * 1440):
+        evidence.see([60.0 * minute] * int(random.poisson(0.1)), 0.0, None, leads)
+    before, calm = evidence.draws.copy(), max(evidence._bins)
+    evidence.see([60.0 * evidence.minute] * 60, 0.0, None, leads)
+    assert evidence.bin > calm
+    for _ in range(evidence.window_min - 1):
+        evidence.see([], 0.0, None, leads)
+    gained = evidence.draws - before
+    assert gained.sum() > 60
+    assert gained[calm + 1 :].sum() == 0.0  # the crowd came when the forecast was low, whatever it is by now
+
+
+def test_a_target_falls_only_when_nothing_larger_was_wanted_for_a_lead_time():
+    evidence = Evidence(80, 0, LeadTimes())
+    for minute in range(1440):
+        evidence.see([60.0 * minute] if minute % 10 == 0 else [], 0.0, None, LeadTimes())
+    candidate = Candidate(Rule.SHADOWS, 0.0)
+    candidate.sizes = np.arange(44, dtype=np.uint16)
+    evidence.bin = 30
+    assert candidate.size(evidence) == 30
+    evidence.bin = 7
+    held = [candidate.size(evidence) for _ in range(evidence.window_min + 1)]
+    assert held == [30] * evidence.window_min + [7]
+    evidence.bin = 9
+    assert candidate.size(evidence) == 9
 
 
 def test_a_window_with_a_gap_does_not_vote():

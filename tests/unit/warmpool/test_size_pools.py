@@ -56,6 +56,21 @@ def test_a_smaller_target_gives_back_what_is_warm_and_calls_no_order_back():
     assert pool.missing(4) == 3
 
 
+def test_what_is_beyond_the_target_is_not_ordered_again():
+    pool = Pool(3, 0.0)
+    pool.missing(3)
+    for _ in range(3):
+        pool.draw(0.0, 100.0)
+    pool.missing(1)
+    pool.advance(100.0)  # three have come, one is wanted
+    assert pool.position == 3
+    pool.draw(100.0, 100.0)
+    pool.draw(100.0, 100.0)
+    assert pool.position == 1
+    pool.draw(100.0, 100.0)
+    assert pool.position == 1
+
+
 def test_the_calendar_counts_the_first_value_whole_and_unseen_minutes_as_the_others():
     calendar = Calendar(DAY_MIN, 0.2)
     for minute in range(60):
