@@ -58,6 +58,7 @@ class World:
     machines: dict[str, Machine] = field(default_factory=dict)
     pods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     pullers: dict[str, Puller] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
     ages_s: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, PoolNode] = field(default_factory=dict)
     breakers: Breakers = Breakers()
@@ -141,6 +142,7 @@ class World:
             facts=self.facts.get(name),
             pods=self.pods.get(name, ()),
             puller=self.pullers.get(name, Puller.HOLDING),
+            gone=self.gone,
         )
         node, actions = advance(seen, self.nodes[name], self.pool, now_s, self.limits)
         self.nodes[name] = node

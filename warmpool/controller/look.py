@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 
+from fleet.claim import read_claim
 from fleet.clock import Clock
 from fleet.errors import ApiError, NotLeading
 from warmpool.config import WarmPoolSettings
@@ -247,9 +248,12 @@ class Looker:
         wanted = puller_name(spec.pool, name)
         current = next((pod for pod in pullers if pod.metadata.name == wanted), None)
         created = node.metadata.creation_timestamp
+        facts = facts_from(node, spec.pool, heartbeat=self._world.heartbeats.get(name, ""))
+        claim = read_claim(facts.claim)
         return NodeSeen(
             machine=machine,
-            facts=facts_from(node, spec.pool, heartbeat=self._world.heartbeats.get(name, "")),
+            facts=facts,
+            gone=self._world.pods.gone(claim.pods) if claim is not None else frozenset(),
             pods=self._world.pods.on(name),
             puller=puller_of(current) if current is not None else Puller.NONE,
             age_s=self._world.age_s(created, self._clock.now_s()),

@@ -108,6 +108,10 @@ class PodBook:
         """Return the UIDs of the pods that use a node, sorted."""
         return tuple(sorted(self._on.get(node, ())))
 
+    def gone(self, uids: Iterable[str]) -> frozenset[str]:
+        """Return those of these pods that are not there, or use no node any more."""
+        return frozenset(uid for uid in uids if uid not in self.pods)
+
     def drawn(self, pool: str) -> Iterable[PodView]:
         """Return the pods that say how their draw from a pool ended."""
         return tuple(self._drawn.get(pool, {}).values())

@@ -42,7 +42,7 @@ def advance(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits
     if ended is not None:
         return _leave(seen, node, pool, now_s, limits, ended)
 
-    node, actions = _used(seen, _proven(seen, node, pool, now_s, limits), now_s)
+    node, actions = _used(seen, _proven(seen, node, pool, now_s, limits), now_s, limits)
     node = _entered(node, before.state, now_s)
     overdue = _overdue(node, now_s, limits)
     if overdue is not None:
@@ -143,12 +143,14 @@ def _proven(seen: NodeSeen, node: PoolNode, pool: PoolSpec, now_s: float, limits
     return replace(node, state=state, why=why, detail=detail)
 
 
-def _used(seen: NodeSeen, node: PoolNode, now_s: float) -> tuple[PoolNode, tuple[Action, ...]]:
+def _used(seen: NodeSeen, node: PoolNode, now_s: float, limits: Limits) -> tuple[PoolNode, tuple[Action, ...]]:
     """Return the node as it is used: what pods and claims say comes before what is proven."""
     facts, claim = seen.facts, node.claim
     if facts is None:
         return node, ()
-    is_spent = claim is not None and bool(claim.pods) and set(claim.pods) <= node.arrived
+    # Pods that are no more will not come; one that was just made may not have been seen yet.
+    gone = seen.gone if now_s - node.claim_seen_s >= limits.settle_s else frozenset()
+    is_spent = claim is not None and bool(claim.pods) and set(claim.pods) - gone <= node.arrived
     is_over = claim is not None and (is_spent or not standing(claim, node.claim_seen_s, now_s))
     unclaim: tuple[Action, ...] = ()
     if is_over:

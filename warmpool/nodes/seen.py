@@ -71,6 +71,7 @@ class NodeSeen:
             left out: a node that holds only those is empty.
         puller: How far the pulling pod is.
         age_s: How old it is by the API server's own clock; None = not known. Counts at first sight only.
+        gone: UIDs of pods of the claim on it that are not in the cluster: deleted, ended, or not seen yet.
     """
 
     machine: Machine | None = None
@@ -78,3 +79,4 @@ class NodeSeen:
     pods: tuple[str, ...] = ()
     puller: Puller = Puller.NONE
     age_s: float | None = None
+    gone: frozenset[str] = frozenset()

@@ -518,6 +518,21 @@ def test_a_claim_whose_pods_were_there_for_a_moment_does_not_hold_the_node(world
     assert (world.facts["w1"].claim, world.facts["w1"].warm) == ("", IMAGE.pinned)
 
 
+def test_a_claim_whose_pods_are_no_more_is_not_waited_out(world: World) -> None:
+    warm_world(world)
+    world.change("w1", claim=format_claim(replace(FIRM, pods=("u1", "u2"))))
+    world.gone = frozenset({"u1", "u2"})
+    world.tick(1.0)
+    assert world.facts["w1"].claim, "they may just have been made, and not been seen yet"
+    world.gone = frozenset({"u1"})
+    world.tick(12.0)
+    assert world.state("w1") is NodeState.CLAIMED
+    world.gone = frozenset({"u1", "u2"})
+    world.tick(13.0)
+    assert [unclaim.why for unclaim in world.done(Unclaim)] == [Why.CLAIM_SPENT]
+    assert world.state("w1") is NodeState.WARM
+
+
 def test_a_failed_node_that_pods_came_to_is_theirs_until_they_end(world: World) -> None:
     warm_world(world)
     world.pods["w1"] = ("u1",)
