@@ -9,7 +9,7 @@ import numpy as np
 
 from warmpool.size.pool import Pool
 from warmpool.size.rule import Learnt
-from warmpool.values import HitRate, PoolSpec, Shape
+from warmpool.values import HitRate, Mode, PoolSpec, Shape
 
 MINUTE = 28_000_000
 DAY_MIN = 1440
@@ -18,7 +18,14 @@ LEAD_S = 511.0
 
 def a_spec(**words: Any) -> PoolSpec:
     """Build a spec with a goal of 95 % and room for 60 nodes."""
-    return PoolSpec(**{"name": "g1", "shape": Shape(), "max_nodes": 60, "objective": HitRate(goal_ratio=0.95)} | words)
+    usual = {
+        "name": "g1",
+        "shape": Shape(),
+        "max_nodes": 60,
+        "mode": Mode.ACT,
+        "objective": HitRate(goal_ratio=0.95),
+    }
+    return PoolSpec(**usual | words)
 
 
 class Sized:

@@ -201,7 +201,7 @@ class Contest:
     def see(
         self,
         draws_s: Sequence[float],
-        hits: Sequence[bool],
+        hits: Sequence[bool] | None,
         evidence: Evidence,
         leads: LeadTimes,
         objective: HitRate | Costs,
@@ -210,17 +210,18 @@ class Contest:
 
         Args:
             draws_s: When each was.
-            hits: Whether the real pool had a node, the debt of the rule that acts.
+            hits: Whether the real pool had a node: the debt of the rule that acts. None = no real pool follows it.
             evidence: With this minute.
             leads: As far as they are known.
             objective: What for.
         """
         self._voted += evidence.vote * len(draws_s)
         for place, candidate in enumerate(self.candidates):
-            for at_s, is_hit in zip(draws_s, hits, strict=True):
+            is_real = hits is not None and place == self.acting
+            for number, at_s in enumerate(draws_s):
                 imagined = candidate.pool.draw(at_s, evidence.sample(leads))
                 candidate.voted += 0.0 if imagined else evidence.vote
-                candidate.owe(evidence, objective, is_hit=is_hit if place == self.acting else imagined)
+                candidate.owe(evidence, objective, is_hit=hits[number] if is_real and hits else imagined)
 
     def turn(self, evidence: Evidence, leads: LeadTimes, objective: HitRate | Costs) -> None:
         """Renew targets at the end of a minute whose draws are known."""

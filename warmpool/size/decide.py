@@ -58,10 +58,8 @@ def decide(
         saves: Misses that one node more would have saved last week, and idle node-hours it would have cost.
     """
     target, reason = _wanted(evidence, candidate)
-    if held is not None and held > target:
+    if held is not None:
         target, reason = held, Reason.NO_DATA
-    elif held is not None:
-        target, reason = max(held, least), Reason.NO_DATA
     if coming > target:
         target, reason = coming, Reason.ANNOUNCED
     if target < least:

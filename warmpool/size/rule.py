@@ -18,7 +18,7 @@ from warmpool.size.leads import LeadTimes
 from warmpool.size.pool import Pool
 from warmpool.size.stored import packed, unpacked
 from warmpool.sizing import Size
-from warmpool.values import Costs, HitRate, PoolSpec
+from warmpool.values import Costs, HitRate, Mode, PoolSpec
 
 _VERSION: Final = 1
 _MOST: Final = 256
@@ -66,6 +66,7 @@ class Learnt:
         if not isinstance(pool.objective, HitRate | Costs):
             raise TypeError(f"a size that is fixed needs no lesson: {pool.objective}")
         self._objective: HitRate | Costs = pool.objective
+        self._is_followed = pool.mode is Mode.ACT  # else what hits and misses says nothing of the target
         self._least, self._limit = pool.min_nodes, pool.max_nodes
         self._most = max(8, min(_MOST, pool.max_nodes))
 
@@ -152,7 +153,8 @@ class Learnt:
             evidence.see(None, 0.0, None, self.leads)
             return
         evidence.see(draws_s, freed, now, self.leads)
-        contest.see(draws_s, [is_hit for _, is_hit in mine], evidence, self.leads, self._objective)
+        hits = [is_hit for _, is_hit in mine] if self._is_followed else None
+        contest.see(draws_s, hits, evidence, self.leads, self._objective)
         contest.turn(evidence, self.leads, self._objective)
         for at_s in draws_s:
             more.draw(at_s, evidence.sample(self.leads))

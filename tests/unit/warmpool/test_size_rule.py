@@ -9,7 +9,7 @@ from fleet.errors import DecodeError
 from tests.support.sizing import DAY_MIN, MINUTE, Sized, a_spec
 from warmpool.size.decide import Reason, is_ordered
 from warmpool.size.rule import Learnt
-from warmpool.values import Costs, HitRate, Static
+from warmpool.values import Costs, HitRate, Mode, Static
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +156,19 @@ def test_what_cannot_be_read_says_so(lessons, spoil):
         return
     with pytest.raises(DecodeError):
         Learnt(a_spec(), stored)
+
+
+def test_in_observe_mode_misses_of_the_cluster_owe_nothing(lessons):
+    observed = restored(lessons, mode=Mode.OBSERVE)
+    acting = restored(lessons)
+    for sized in (observed, acting):
+        sized.rule.evidence.features.seen_min += DAY_MIN
+    for _ in range(600):
+        for sized in (observed, acting):
+            sized.rule.drew(60.0 * sized.minute + 30.0, 1, 1)  # nobody follows the target: all miss
+            sized.rule.pass_to(60.0 * (sized.minute + 1), 10, is_known=True)
+            sized.minute += 1
+    assert acting.now().numbers["debt_misses"] > 3 * max(1.0, observed.now().numbers["debt_misses"])
 
 
 def test_a_fixed_size_has_nothing_to_learn():
