@@ -19,6 +19,7 @@ import pytest
 from berthmaster.local import fake_nodes
 from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import Options
+from binpack.controller.release import GATE_POLICIES, RECORD_POLICIES
 from fleet import labels
 from fleet.clock import SystemClock
 from fleet.errors import ApiError, Conflict
@@ -295,7 +296,8 @@ async def test_a_cluster_whose_planner_died_can_be_left_by_uninstall(cluster: Cl
         "validatingadmissionpolicies,validatingadmissionpolicybindings",
         "-o=name",
     )
-    assert "berthmaster" not in left
+    # What holds one controller of ours to its task goes with the rest; what stands in others' way goes now.
+    assert not {line.rpartition("/")[2] for line in left.split()} & {*GATE_POLICIES, *RECORD_POLICIES}
     fresh = await quay.add_pod("fresh", {"cpu": "10m"})
     assert gates_of(fresh) == []
     assert fresh["spec"]["schedulerName"] == "default-scheduler"
