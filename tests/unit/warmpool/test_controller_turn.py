@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -15,6 +16,7 @@ from tests.support.pools import a_node, a_world, an_agent, pool_in, pool_object
 from warmpool.config import WarmPoolSettings
 from warmpool.controller.book import Book
 from warmpool.controller.conditions import Picture, conditions_of
+from warmpool.controller.objects import ToldPoolObject
 from warmpool.controller.sizing import Fixed
 from warmpool.controller.status import status_of
 from warmpool.controller.teller import core_of
@@ -239,6 +241,17 @@ def test_ready_sums_up_what_is_wrong() -> None:
     world = a_world()
     world.set_pool(pool_object("g1", generation=2, size={"max": 0}))
     assert kinds_of(Picture(pool=pool_in(world), book=None))["Ready"] == (False, "InvalidSpec")
+
+
+def test_a_condition_keeps_its_time_for_as_long_as_it_holds() -> None:
+    picture = a_picture(look(a_spec(), None, [], [], 1, 0.0))
+    first = status_of(picture, wall_s=T0_S)
+    told = msgspec.convert(first, ToldPoolObject)
+    again = status_of(replace(picture, pool=replace(picture.pool, told=told), puller_problem="403"), wall_s=T0_S + 60)
+    since = {one["type"]: one["lastTransitionTime"] for one in again["conditions"]}
+    assert since["Valid"] == first["conditions"][1]["lastTransitionTime"]
+    assert since["Ready"] != since["Valid"]
+    assert since["ImagesPullable"] == since["Ready"]
 
 
 def test_only_what_matters_is_worth_a_status_at_once() -> None:

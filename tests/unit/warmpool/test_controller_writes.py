@@ -11,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fleet import labels
+from fleet.draw import MissReason, format_draw, miss
 from fleet.errors import ApiError, NotLeading
 from fleet.kube import paths
 from fleet.kube.client import Client
@@ -357,3 +358,25 @@ async def test_pods_of_ours_go_from_nodes_that_somebody_uses(bridge: Bridge) -> 
     await looked(bridge)
     # The one pulls what is not wanted any more, the other on a node that is not there.
     assert not {name for _, name in bridge.api.objects(paths.PODS)} & {"pull-old", "pull-lost"}
+
+
+async def test_who_missed_is_ordered_for_on_top_of_the_size(bridge: Bridge) -> None:
+    put_pool(bridge)
+    await looked(bridge)
+    note = format_draw(miss("g1", MissReason.NO_NODES))
+    for number in range(3):
+        pod = a_pod(f"p{number}", requests={"nvidia.com/gpu": "4"}, notes={labels.DRAW: note})
+        bridge.world.set_pod(pod)
+    await looked(bridge, 2)
+    assert bridge.provider.orders == [("g1", 2), ("g1", 3)]
+
+
+async def test_a_probe_is_out_until_it_is_answered(bridge: Bridge) -> None:
+    put_pool(bridge)
+    bridge.provider.refusal = Refusal.INSUFFICIENT_CAPACITY
+    await looked(bridge)
+    await bridge.clock.advance(40.0)
+    bridge.provider.refusal = None
+    await looked(bridge, 4)
+    # One probe, and no second one before it is known what became of the first.
+    assert bridge.provider.orders == [("g1", 2), ("g1", 1)]
