@@ -25,6 +25,7 @@ class Holding:
         devices: Its record; None = no record.
         lacks_record: Whether it runs there and uses devices that a record should name, and none does.
         problem: Why nobody can tell which devices it uses, or how much of them; "" = fine.
+        is_ours: Our scheduler's pod, no agent's of the node.
     """
 
     key: str
@@ -34,6 +35,7 @@ class Holding:
     devices: tuple[str, ...] | None
     lacks_record: bool
     problem: str
+    is_ours: bool = False
 
     @property
     def berth(self) -> Berth:
@@ -61,6 +63,7 @@ def holding_at(pod: Pod, node: str, devices: tuple[str, ...] | None) -> Holding:
         devices=devices,
         lacks_record=is_recorded and devices is None and bool(pod.node_name),
         problem=problem,
+        is_ours=pod.scheduler_name == labels.SCHEDULER_NAME,
     )
 
 

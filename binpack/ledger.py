@@ -135,6 +135,10 @@ class Ledger:
         """Return the uids of all pods that hold anything on a node, sorted."""
         return tuple(sorted(self._on.get(name, ())))
 
+    def has_ours_on(self, name: str) -> bool:
+        """Return True if a pod of our scheduler holds anything on a node, or is assumed to."""
+        return any(holding.is_ours for holding in self._on.get(name, {}).values())
+
     def take_changed(self) -> set[str]:
         """Return the nodes that changed, came or went since the last call."""
         changed, self._changed = self._changed, set()

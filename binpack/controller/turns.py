@@ -194,6 +194,7 @@ class Turns:
             pod, berth = now.pop(placement.pod_uid, None), placement.berth
             if pod is None:
                 continue
+            world.note_draw(pod, berth)
             world.depart(pod, berth)
             if world.yard.is_warm(berth.node):
                 draws.setdefault(berth.node, []).append((pod, berth))

@@ -283,6 +283,14 @@ class World:
             self.ledger.assume(pod, berth)
             self.yard.warm.begin(berth.node)
 
+    def note_draw(self, pod: Pod, berth: Berth) -> None:
+        """Note a draw without a claim: of a pool's node that served, stands empty, and is not proven anew yet."""
+        state = self.ledger.state(berth.node)
+        if state is None or not state.node.pool or self.yard.is_warm(berth.node):
+            return
+        if not self.ledger.has_ours_on(berth.node):
+            self.yard.note_hit(pod, state.node)
+
     def shun(self, name: str) -> None:
         """Leave a warm node alone for a while that could not be claimed."""
         state = self.ledger.state(name)
@@ -325,6 +333,7 @@ class World:
         """Give back what was assumed for a pod and plan it again, if it is still gated and can be planned."""
         self.ledger.forget(uid)
         self.away.pop(uid, None)
+        self.yard.take_back_hit(uid)
         pod = self.pods.get(uid)
         if pod is None:
             return

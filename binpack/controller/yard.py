@@ -177,6 +177,12 @@ class Yard:
             unplaced, reason=Reason.NO_WARM_NODE, detail=f"no room, and no warm node in pool {pool.name} ({text})"
         )
 
+    def take_back_hit(self, uid: str) -> None:
+        """Note that a pod does not go to the node that it drew after all; a miss stays one."""
+        draw = self.draws.get(uid)
+        if draw is not None and draw.is_hit:
+            del self.draws[uid]
+
     def forget(self, uid: str) -> None:
         """Forget a pod's draw: it is written, or the pod is gone."""
         self.draws.pop(uid, None)

@@ -157,12 +157,24 @@ async def test_who_tolerates_everything_draws_like_the_others():
 
 async def test_a_serving_node_of_a_pool_has_room_like_any_other_and_brings_the_toleration():
     async with running([a_warm_node(warm="", gpus=2)]) as bridge:
-        bridge.see(a_draw())
+        bridge.see(a_draw("there", node="w1"), a_draw())
         await bridge.pass_s(1)
         assert pins(bridge) == {"uid-p1": "w1"}
         assert not bridge.nodes.writes
         assert aid_of(bridge, "uid-p1").tolerations
         assert not aid_of(bridge, "uid-p1").notes
+
+
+async def test_a_node_that_served_and_stands_empty_is_drawn_though_nobody_opened_it_yet():
+    agent = a_pod("agent", node="w1", scheduler_name="default-scheduler")
+    async with running([a_warm_node(warm="", gpus=2)]) as bridge:
+        bridge.see(agent, a_draw("a"))
+        await bridge.pass_s(1)
+        bridge.see(a_draw("b"))
+        await bridge.pass_s(1)
+        assert pins(bridge) == {"uid-a": "w1", "uid-b": "w1"}
+        assert parse_draw(aid_of(bridge, "uid-a").notes[labels.DRAW]).is_hit
+        assert not aid_of(bridge, "uid-b").notes, "for the second it is a serving node"
 
 
 async def test_a_steered_pod_draws_by_claim_too():
@@ -388,3 +400,17 @@ async def test_a_miss_says_what_the_pool_has(nodes, why, text):
             bridge.lose_node(node.name)
         await bridge.pass_s(35)
         assert "it has no nodes yet" in bridge.world.waiting.get("uid-p1").text
+
+
+async def test_a_pod_whose_pin_failed_and_that_went_elsewhere_is_no_hit():
+    async with running([a_warm_node("w1")]) as bridge:
+        bridge.writer.answer("pin", Outcome.CHANGED)
+        bridge.writer.hold("read")
+        bridge.see(a_draw())
+        await bridge.pass_s(0.05)
+        bridge.lose_node("w1")
+        bridge.add_nodes(a_node("n1", gpus=1, is_sharing=False))
+        bridge.writer.let_go("read")
+        await bridge.pass_s(5)
+        assert bridge.writer.pods["uid-p1"].pinned_node == "n1"
+        assert [aid for _, _, aid in bridge.writer.aids[1:] if aid.notes] == []
