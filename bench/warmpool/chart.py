@@ -21,6 +21,8 @@ PANELS = (
     "poisson-30", "batch4-30", "batch8-30", "worldcup-ordinary", "worldcup-tournament", "worldcup-flash", "nasa-august",
     "servegen-large", "servegen-mid",
 )  # fmt: skip
+_LEAST_PERCENT = 0.4
+_MOST_TICKS = 5
 OURS, STATIC, POISSON, BUFFER = "#d1495b", "#2e4057", "#0b7a75", "#edae49"
 
 
@@ -58,8 +60,9 @@ def _panel(axes: Axes, name: str, cells: list[Mapping[str, Any]]) -> None:
                 missed = 100 * (1 - told["poisson_hit_ratio"])
                 axes.scatter(told["poisson_idle_h"], missed, color=POISSON, marker="s", s=24, zorder=3, linewidths=0)
         if is_first:
-            idle_h = [point[1] for point in cell["static"]]
-            axes.plot(idle_h, [100 * (1 - point[0]) for point in cell["static"]], color=STATIC, linewidth=1.2, zorder=2)
+            seen = [point for point in cell["static"] if 100 * (1 - point[0]) >= _LEAST_PERCENT / 2]
+            idle_h = [point[1] for point in seen]
+            axes.plot(idle_h, [100 * (1 - point[0]) for point in seen], color=STATIC, linewidth=1.2, zorder=2)
             for hit, spare_h in cell.get("buffers", {}).values():
                 axes.scatter(spare_h, 100 * (1 - hit), color=BUFFER, marker="^", s=28, zorder=3, linewidths=0)
     for goal in GOALS:
@@ -67,11 +70,12 @@ def _panel(axes: Axes, name: str, cells: list[Mapping[str, Any]]) -> None:
     axes.set_title(title(name), fontsize=10)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_ylim(0.4, 60)
+    axes.set_ylim(_LEAST_PERCENT, 60)
     axes.set_yticks([0.5, 1, 2, 5, 10, 20, 50])
     low, high = axes.get_xlim()
     ticks = [scale * 10**power for power in range(1, 6) for scale in (1, 2, 5)]
-    axes.set_xticks([tick for tick in ticks if low <= tick <= high])
+    shown = [tick for tick in ticks if low <= tick <= high]
+    axes.set_xticks(shown if len(shown) <= _MOST_TICKS else shown[::2])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
