@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _BEAT_S = 0.25
 _LEAST_S = 0.5  # between two looks at one pool
 _AT_ONCE = 8  # pools that are being looked at
-_STORE_S = 10.0  # between two writes of what a pool remembers, where it learnt something
+_STORE_S = 5.0  # between two writes of what a pool remembers, where it learnt something
 _STORE_IDLE_S = 300.0  # and where only time passed
 _CLOUD_S = 0.5
 
