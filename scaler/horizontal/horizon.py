@@ -7,7 +7,7 @@ from typing import Final
 from scaler.policy import Behavior, Style
 
 LONGEST_REVERSAL_S: Final = 7200.0
-_SHORTEST_REVERSAL_S: Final = 600.0
+_SHORTEST_REVERSAL: Final = 2.0  # look-backs
 
 
 def hold_s(behavior: Behavior, start_time_s: float) -> float:
@@ -23,13 +23,15 @@ def hold_s(behavior: Behavior, start_time_s: float) -> float:
 def reversal_hold_s(behavior: Behavior, start_time_s: float, reversals: int) -> float:
     """Return G, how long nothing shrinks after growth.
 
-    G = min(2 h, max(H, 10 min) 2^r), r = times in the last 4 h that a shrink followed growth; thrifty: H, whatever r.
+    G = min(2 h, max(H, 2 look-backs) 2^r), r = times in the last 4 h that a shrink followed growth; thrifty: H, whatever
+    r.
 
-    The back-off took reversals on the NASA trace from 2.1 to 1.4 an hour for 4 % more cost. The 10 min only bind with
-    starts of less than a minute; 15 min took another 0.2 reversals an hour, but 12 % more cost on Azure code. Measured:
-    bench/scaler.
+    The back-off took reversals on the NASA trace from 2.1 to 1.4 an hour for 4 % more cost. Two look-backs, 10 min by
+    default, only bind with starts of less than a minute; three took another 0.2 reversals an hour, but 12 % more cost
+    on Azure code. Measured: bench/scaler.
     """
     hold = hold_s(behavior, start_time_s)
     if behavior.style is Style.THRIFTY:
         return hold
-    return max(hold, min(LONGEST_REVERSAL_S, max(hold, _SHORTEST_REVERSAL_S) * 2.0**reversals))
+    shortest = _SHORTEST_REVERSAL * behavior.look_back_down_s
+    return max(hold, min(LONGEST_REVERSAL_S, max(hold, shortest) * 2.0**reversals))
