@@ -25,6 +25,8 @@ EVERYTHING = [
     "kwok",
     "extender",
     "planner",
+    "scaler",
+    "warmpool",
 ]
 POD = """
 apiVersion: v1
@@ -54,7 +56,7 @@ def cluster(binaries: Binaries) -> Iterator[Cluster]:
     assert processes.marked(str(local.layout.root)) == ()
 
 
-def test_status_shows_all_seven(cluster: Cluster) -> None:
+def test_status_shows_all_components(cluster: Cluster) -> None:
     done = run("status", "--name", cluster.name, "--json")
     shown = json.loads(done.stdout)
     assert done.returncode == 0
