@@ -17,6 +17,8 @@ from warmpool.resource import Spec
 from warmpool.sizing import Rule, Size
 from warmpool.values import NodeState, Objective, PoolNode, Static
 
+_WAITING = frozenset({NodeState.CLAIMED, NodeState.RELEASING, NodeState.FAILED})
+
 
 @dataclass(slots=True)
 class Book:
@@ -38,6 +40,7 @@ class Book:
         problem: Why it could not be looked at or ordered for; "" = it could.
         is_restored: What it remembers of earlier terms was asked for.
         is_changed: Something is to be stored.
+        waits: A node is being given up, or a claim stands: time alone will change that.
     """
 
     spec: Spec
@@ -56,6 +59,7 @@ class Book:
     problem: str = ""
     is_restored: bool = False
     is_changed: bool = False
+    waits: bool = False
 
     def apply(self, spec: Spec, rule: Rule | None = None) -> None:
         """Take a changed spec; `rule` where the objective asks for another."""
@@ -104,6 +108,7 @@ class Book:
         """Take what a look brought, but for draws."""
         self.nodes = dict(turn.nodes)
         self.times, self.plan = turn.times, turn.plan
+        self.waits = any(node.close_why is not None or node.state in _WAITING for node in turn.nodes.values())
         self.failed += len(turn.failures)
         self.failures = (*self.failures, *turn.failures)[-8:]
         for lead_s in turn.leads_s:

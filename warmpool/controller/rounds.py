@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _BEAT_S = 0.25
 _LEAST_S = 0.5  # between two looks at one pool
+_SOON_S = 2.0  # and the longest while something of it is to happen by the clock alone, that no watch tells of
 _AT_ONCE = 8  # pools that are being looked at
 _STORE_S = 5.0  # between two writes of what a pool remembers, where it learnt something
 _STORE_IDLE_S = 300.0  # and where only time passed
@@ -126,7 +127,9 @@ class Rounds:
                 continue
             book = self.books.get(name)
             quiet_s = now_s - book.looked_at_s if book is not None else math.inf
-            is_late = quiet_s >= self._settings.period_s and pool.spec is not None
+            period_s = self._settings.period_s
+            most_s = min(_SOON_S, period_s) if book is not None and book.waits else period_s
+            is_late = quiet_s >= most_s and pool.spec is not None
             if is_late or (name in self._world.dirty and quiet_s >= _LEAST_S):
                 found.append(pool)
         return found
