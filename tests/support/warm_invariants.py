@@ -124,6 +124,8 @@ TAINT_STAYS = "taint stays"
 UNCLAIMED = "drawn without a claim"
 DELETED_IN_USE = "deleted in use"
 NO_NODE = "bound to no node"
+# A pod may be sent to a node that stands empty and is not open; a pin that was decided then lands within one write.
+PIN_S = 8.0
 KINDS = (DOUBLE_CLAIM, OVER_ALLOCATED, STRANGER, UNPROVEN, TAINT_STAYS, UNCLAIMED, DELETED_IN_USE, NO_NODE)
 
 
@@ -195,6 +197,7 @@ class _Replay:
     _on: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     # By uid of the node: whom its claims ever named, and which sets these were of.
     _named: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    _open_since_s: dict[str, float] = field(default_factory=dict)
     _since: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def take(self, seen: Seen) -> None:
@@ -218,10 +221,12 @@ class _Replay:
             return
         self._nodes[name] = node
         if pool_of(node) in self.pools:
-            old = before if before is not None and before.metadata.uid == node.metadata.uid else None
-            self._claim(node, notes(old).get(labels.CLAIM, "") if old is not None else "", seen.at_s)
-            is_new = old is None or not notes(old).get(labels.WARM)
-            if is_new and notes(node).get(labels.WARM):
+            is_same = before is not None and before.metadata.uid == node.metadata.uid
+            self._claim(node, notes(before).get(labels.CLAIM, "") if before is not None and is_same else "", seen.at_s)
+            if not notes(node).get(labels.WARM):
+                self._open_since_s.pop(node.metadata.uid, None)
+            elif node.metadata.uid not in self._open_since_s:
+                self._open_since_s[node.metadata.uid] = seen.at_s
                 self._opened(node, seen.at_s)
             self._marks(name, node, seen.at_s)
         self._room(name, seen.at_s)
@@ -292,6 +297,8 @@ class _Replay:
         self._pods[uid] = pod
         place = _place(pod)
         self._on[place].add(uid)
+        if place and (before is None or _place(before) != place):
+            self._claimed(pod, place, seen.at_s)
         if pod.spec.node_name and (before is None or not before.spec.node_name):
             self._bound(pod, pod.spec.node_name, seen.at_s)
 
@@ -310,16 +317,19 @@ class _Replay:
         of = draw.get("pool") or pool_of(pod) or pool.name
         if of != pool.name or not (is_puller(pod) or pod.metadata.namespace in pool.namespaces):
             self._say(STRANGER, name, f"{title} of pool {of} came to a node of pool {pool.name}", at_s)
-        if is_puller(pod):
-            return
-        if readiness(node):
+        if readiness(node) and not is_puller(pod):
             self._say(STRANGER, name, f"{title} came while the node was not ready yet", at_s)
-        if (
-            draw.get("outcome") == "hit"
-            and draw.get("why") == name
-            and pod.metadata.uid not in self._named[node.metadata.uid]
-        ):
-            self._say(UNCLAIMED, name, f"{title} came as a hit, and no claim ever named it", at_s)
+
+    def _claimed(self, pod: SeenPod, name: str, at_s: float) -> None:
+        """See to it that whoever is sent to an open node was named by a claim on it."""
+        node = self._nodes.get(name)
+        if node is None or is_puller(pod):
+            return
+        since_s = self._open_since_s.get(node.metadata.uid)
+        is_open = since_s is not None and at_s - since_s > PIN_S
+        if is_open and pod.metadata.uid not in self._named[node.metadata.uid]:
+            title = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            self._say(UNCLAIMED, name, f"{title} was sent there, and no claim ever named it", at_s)
 
     def _room(self, name: str, at_s: float) -> None:
         """Compare what the bound pods ask for with what there is; pods that leave still count."""

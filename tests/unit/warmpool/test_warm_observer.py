@@ -114,7 +114,10 @@ STORIES: dict[str, tuple[Tape, str]] = {
         .node(notes={labels.WARM: ""}, taints=(READY,), wait_s=31.0),
         must.TAINT_STAYS,
     ),
-    "a hit that no claim names": (Tape().node(notes=claimed("one", "a")).pod("b", draw=HIT), must.UNCLAIMED),
+    "sent to an open node that no claim names it on": (
+        Tape().node(notes=claimed("one", "a")).pod("b", draw=HIT, wait_s=9.0),
+        must.UNCLAIMED,
+    ),
     "deleted under a pod": (Tape().node().pod("a").node(gone=True), must.DELETED_IN_USE),
     "bound to a node that is gone": (Tape().node().node(gone=True).pod("a"), must.NO_NODE),
 }
@@ -129,6 +132,7 @@ def test_what_must_never_be_is_named(story):
 def test_what_is_being_put_right_is_no_fault():
     assert Tape().node().node(images=[]).node(notes={labels.WARM: ""}, images=[], wait_s=29.0).kinds() == []
     assert Tape().node().pod("a").pod("a", leaving=True).node(gone=True).kinds() == []
+    assert Tape().node(notes={labels.WARM: ""}).node().pod("a", draw=HIT).kinds() == []
 
 
 def test_the_order_is_the_apis_not_the_watches():
