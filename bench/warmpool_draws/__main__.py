@@ -42,14 +42,13 @@ from tests.support.warm_watch import Observer
 CLUSTER = "bench-warmpool-draws"
 # How long a mark may be behind: two leaders lost one after the other, a lease of 15 s each, and a look.
 LATE_S = 45.0
-SINGLE = Basin(name="single", gpus=1, objective={"static": 24})
+SINGLE = Basin(name="single", gpus=1, objective={"static": 32})
 DOUBLE = Basin(name="double", gpus=2, objective={"hitRate": 0.95})
 NONE = Basin(name="none", gpus=1, objective={"static": 0})
 DEMANDS = {
-    SINGLE.name: Demand(batches_per_s=0.9, batch=2.0),
-    DOUBLE.name: Demand(batches_per_s=0.7, batch=2.0),
+    SINGLE.name: Demand(batches_per_s=1.4, batch=2.0, life_s=6.0, shortest_s=3.0),
+    DOUBLE.name: Demand(batches_per_s=0.7, batch=2.0, life_s=8.0, shortest_s=3.0),
 }
-_CALM_S = 25.0  # after a kill: a lease and a look
 
 
 def main() -> int:
@@ -116,11 +115,11 @@ async def _story(
                 clock=clock,
                 draw=draw,
             )
-        told = {name: (await status(client, name)).get("hitRate", {}) for name in DEMANDS}
         with report.step("A peak, and the bill after it", expected_s=100):
             bill = await bill_after_peak(
                 client, observer, workloads[SINGLE.name], clock, peak=given.peak, after=6, watch_s=60.0
             )
+        told = {name: (await status(client, name)).get("hitRate", {}) for name in DEMANDS}
         with report.step("Ending everything", expected_s=40):
             ended = await end(client, observer, list(workloads.values()), clock, within_s=120.0)
         faults = observer.faults([one.truth for one in basins], late_s=LATE_S)
@@ -142,8 +141,7 @@ async def _story(
             "faults_first": [str(fault) for fault in faults[:20]],
             "draws_told_by_pools": draws_told(told),
             "starts": {
-                basin.name: starts_of(lives, basin.name, kills, calm_after_s=_CALM_S, time_scale=given.time_scale)
-                for basin in basins
+                basin.name: starts_of(lives, basin.name, kills, time_scale=given.time_scale) for basin in basins
             },
             "after_peak": None if bill is None else asdict(bill) | _minutes(bill.back_s, given.time_scale),
             "end": asdict(ended),

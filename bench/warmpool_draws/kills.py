@@ -21,6 +21,8 @@ _STANDBYS = {
     "warmpool": ("warmpool", "controller", "--kwok"),
 }
 _LONGEST_DEATH_S = 2.0
+_LEASE_S = 20.0
+_RESTART_S = 6.0
 
 
 class Standby:
@@ -98,6 +100,11 @@ class Kills:
         for standby in self.standbys.values():
             standby.start()
 
-    def is_calm(self, since_s: float, until_s: float, after_s: float) -> bool:
+    def is_calm(self, since_s: float, until_s: float) -> bool:
         """Return whether nobody had been killed shortly before or during a time."""
-        return not any(since_s - after_s <= at_s <= until_s for at_s, _ in self.done)
+        return not any(since_s - _felt_s(name) <= at_s <= until_s for at_s, name in self.done)
+
+
+def _felt_s(name: str) -> float:
+    """Return how long a kill is felt: whoever leads is followed after a lease, the others start again at once."""
+    return _LEASE_S if any(name.endswith(component) for component in _STANDBYS) else _RESTART_S

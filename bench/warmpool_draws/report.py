@@ -18,20 +18,20 @@ RESULTS = Path(__file__).parent.parent / "results" / "warmpool_draws.json"
 _LONGEST_BACK_MIN = 30.0
 
 
-def starts_of(
-    lives: Sequence[Life], namespace: str, kills: Kills, *, calm_after_s: float, time_scale: float
-) -> dict[str, Any]:
+def starts_of(lives: Sequence[Life], namespace: str, kills: Kills, *, time_scale: float) -> dict[str, Any]:
     """Return counts and times of one workload's replicas: all, and those that no kill disturbed."""
-    mine = [life for life in lives if life.namespace == namespace and life.bound_s is not None]
+    all_mine = [life for life in lives if life.namespace == namespace]
+    mine = [life for life in all_mine if life.bound_s is not None]
     found: dict[str, Any] = {
         "replicas": len(mine),
-        "never_bound": sum(life.namespace == namespace and life.bound_s is None for life in lives),
+        "gone_before_bound": sum(life.bound_s is None for life in all_mine),
+        "of_these_drew": sum(life.bound_s is None and bool(life.outcome) for life in all_mine),
         "needed_no_draw": sum(not life.outcome for life in mine),
         "misses_why": dict(Counter(life.why for life in mine if life.outcome == "miss")),
     }
     for outcome in ("hit", "miss"):
         theirs = [life for life in mine if life.outcome == outcome]
-        calm = [life for life in theirs if kills.is_calm(life.created_s, life.bound_s or 0.0, calm_after_s)]
+        calm = [life for life in theirs if kills.is_calm(life.created_s, life.bound_s or 0.0)]
         found[outcome] = {
             "draws": len(theirs),
             "created_to_bound_s": _spread([_bound_s(life) for life in theirs]),
