@@ -66,6 +66,7 @@ class Subject:
 
     @property
     def reference(self) -> dict[str, str]:
+        """Return the object reference that an event carries."""
         fields = {
             "apiVersion": self.api_version,
             "kind": self.kind,

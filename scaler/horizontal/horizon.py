@@ -23,8 +23,8 @@ def hold_s(behavior: Behavior, start_time_s: float) -> float:
 def reversal_hold_s(behavior: Behavior, start_time_s: float, reversals: int) -> float:
     """Return G, how long nothing shrinks after growth.
 
-    G = min(2 h, max(H, 2 look-backs) 2^r), r = times in the last 4 h that a shrink followed growth; thrifty: H, whatever
-    r.
+    G = min(2 h, max(H, 2 look-backs) 2^r), r = times in the last 4 h that a shrink followed growth; thrifty: H,
+    whatever r.
 
     The back-off took reversals on the NASA trace from 2.1 to 1.4 an hour for 4 % more cost. Two look-backs, 10 min by
     default, only bind with starts of less than a minute; three took another 0.2 reversals an hour, but 12 % more cost

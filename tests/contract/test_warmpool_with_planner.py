@@ -132,11 +132,12 @@ def draw_of(pod: Object) -> Any:
 
 
 OURS = ("planner", "warmpool", "extender")
-DRAWS = 1000
+# A thousand, with a watcher of every event, are drawn by `python -m bench.warmpool_draws`.
+DRAWS = 100
 
 
-@pytest.mark.timeout(1800)
-async def test_a_thousand_draws_through_kills_of_every_process(cluster: Cluster, yard: Yard) -> None:
+@pytest.mark.timeout(600)
+async def test_a_hundred_draws_through_kills_of_our_processes(cluster: Cluster, yard: Yard) -> None:
     draw = random.Random(5)
     await yard.create(**one_gpu(objective={"static": 10}, size={"max": 100}))
     await yard.until_warm(10, within_s=60.0)
