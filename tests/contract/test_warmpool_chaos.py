@@ -21,7 +21,7 @@ from tests.support.warm_watch import Observer
 pytestmark = [pytest.mark.contract, pytest.mark.slow]
 
 CLOCK = SystemClock()
-DRAWS = 70
+DRAWS = 60
 KILL_EVERY_S = 5.0
 # Two leaders lost one after the other, a lease of 15 s each, and a look.
 LATE_S = 45.0
@@ -41,7 +41,8 @@ def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
 @pytest.mark.timeout(420)
 async def test_no_node_is_drawn_twice_leaked_or_left_tainted_whoever_is_killed(cluster: Cluster) -> None:
     draw, basins = random.Random(11), (SINGLE, DOUBLE)
-    kills = Kills(cluster, CLOCK, random.Random(11))
+    # With this seed both leaders die first: they take longest to be followed.
+    kills = Kills(cluster, CLOCK, random.Random(393))
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(client_of(cluster))
         watching = Observer(client, CLOCK, [basin.name for basin in basins]).watching()
@@ -66,6 +67,7 @@ async def test_no_node_is_drawn_twice_leaked_or_left_tainted_whoever_is_killed(c
     assert observer.lists == 2, "events were missed"
     assert [str(fault) for fault in observer.faults([basin.truth for basin in basins], late_s=LATE_S)] == []
     assert len(kills.done) >= 4
+    assert {"warmpool", "planner"} <= {name for _, name in kills.done}
     assert ended.soiled == ()
     assert ended.left == ()
     answered = [life for life in observer.lives.values() if life.is_answered]

@@ -380,3 +380,18 @@ async def test_a_probe_is_out_until_it_is_answered(bridge: Bridge) -> None:
     await looked(bridge, 4)
     # One probe, and no second one before it is known what became of the first.
     assert bridge.provider.orders == [("g1", 2), ("g1", 1)]
+
+
+async def test_what_only_the_clock_moves_is_looked_at_soon(bridge: Bridge) -> None:
+    put_pool(bridge, objective={"static": 0})
+    await looked(bridge, 2)
+    bridge.world.dirty.clear()
+    assert not bridge.rounds._due(), "nothing is to happen"
+    bridge.provider.machines["g1-x-0"] = Machine(name="g1-x-0", pool="g1", node_name="n1")
+    bridge.world.set_node(a_node("n1"), 0.0)
+    put_node(bridge.api)
+    await looked(bridge)
+    bridge.world.dirty.clear()
+    assert not bridge.rounds._due()
+    await bridge.clock.advance(1.0)
+    assert [pool.name for pool in bridge.rounds._due()] == ["g1"], "a node is being given up"
