@@ -125,11 +125,11 @@ async def bill_after_peak(
     wanted = int((await status(client, workload.basin.name)).get("wanted") or 0)
     need = -(-after // workload.basin.gpus) + wanted
     counts = [(at_s, count) for at_s, pool, count in observer.counts if pool == workload.basin.name and at_s >= ended_s]
-    back_s, excess = _fall(ended_s, nodes, counts, need, ended_s + watch_s)
+    back_s, excess = fall(ended_s, nodes, counts, need, ended_s + watch_s)
     return Bill(peak=peak, after=after, need=need, nodes=nodes, back_s=back_s, excess_node_s=excess)
 
 
-def _fall(
+def fall(
     begun_s: float, nodes: int, counts: Sequence[tuple[float, int]], need: int, until_s: float
 ) -> tuple[float | None, float]:
     """Return when the count came within 10 % of the need for good, and the node-seconds beyond it."""
