@@ -142,12 +142,16 @@ async def left(client: Client) -> list[str]:
 
 
 def soiled(observer: Observer, basin: Basin) -> list[str]:
-    """Return the nodes of a pool that nobody uses whose taints are not exactly the pool's own, or that are claimed."""
+    """Return the nodes of a pool that nobody uses whose taints are not exactly the pool's own, or that are claimed.
+
+    One that is being given up is none of them: whether it goes shows later.
+    """
     found = []
     for node in observer.of_pool(basin.name):
         keys = sorted(taint.key for taint in node.spec.taints or ())
-        claim = (node.metadata.annotations or {}).get(labels.CLAIM, "")
-        if keys != [labels.POOL] or claim or node.spec.unschedulable:
+        notes = node.metadata.annotations or {}
+        claim, is_leaving = notes.get(labels.CLAIM, ""), bool(notes.get(labels.CLOSING))
+        if not is_leaving and (keys != [labels.POOL] or claim or node.spec.unschedulable):
             found.append(f"{node.metadata.name}: taints {keys}, claim {claim!r}")
     return found
 

@@ -69,6 +69,7 @@ async def draw_through(
     *,
     draws: int,
     kill_every_s: float,
+    most_kills: int | None = None,
     within_s: float,
     clock: Clock,
     draw: random.Random,
@@ -80,13 +81,13 @@ async def draw_through(
         for name, demand in demands.items()
     ]
     if kills is not None:
-        tasks.append(asyncio.ensure_future(kills.run(kill_every_s)))
+        tasks.append(asyncio.ensure_future(kills.run(kill_every_s, most_kills)))
     try:
 
         def is_done() -> bool:
             for task in tasks:
                 if task.done():
-                    task.result()
+                    task.result()  # what went wrong there is not waited out
             return observer.answered - before >= draws
 
         return await until(clock, is_done, within_s)

@@ -12,18 +12,8 @@ from fleet.clock import Clock
 from fleet.kube import paths
 from fleet.kube.client import Client
 from fleet.kube.reflector import Reflector
-from tests.support.warm_invariants import (
-    Fault,
-    PoolTruth,
-    Seen,
-    SeenNode,
-    SeenPod,
-    decoded,
-    faults_of,
-    is_puller,
-    notes,
-    pool_of,
-)
+from tests.support.warm_invariants import Fault, PoolTruth, Seen, faults_of
+from tests.support.warm_seen import SeenNode, SeenPod, decoded, is_puller, notes, pool_of
 
 
 @dataclass(slots=True)

@@ -13,7 +13,8 @@ from fleet import labels
 from fleet.claim import Claim, format_claim
 from fleet.draw import format_draw, hit
 from tests.support import warm_invariants as must
-from tests.support.warm_invariants import PoolTruth, Seen, SeenNode, SeenPod, faults_of
+from tests.support.warm_invariants import PoolTruth, Seen, faults_of
+from tests.support.warm_seen import SeenNode, SeenPod
 
 POOL, IMAGE = "llm", "reg.example/rt@sha256:aa"
 TRUTH = PoolTruth(name=POOL, devices=2, images=(IMAGE,), namespaces=frozenset({"serving"}))
