@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from fleet.errors import ConfigError
+from fleet.config import host_and_port
 
 # 5,000 nodes as whole objects of 10 KB fit; node names alone need a hundredth of it.
 LARGEST_BODY_BYTES = 64 * 2**20
@@ -57,10 +57,8 @@ def parse_listen(text: str) -> Listen:
     Raises:
         ConfigError: The text is none of these.
     """
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError([f"{text!r} is not HOST:PORT"])
-    return Listen(host=host.strip("[]"), port=int(port))
+    host, port = host_and_port(text)
+    return Listen(host=host, port=port)
 
 
 class Server:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
-import socket
 import uuid
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -37,7 +35,7 @@ from fleet.kube.claimer import Claimer
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
 from fleet.kube.events import EventRecorder
-from fleet.kube.lease import Elector
+from fleet.kube.lease import Elector, own_identity
 from fleet.telemetry import serve_probes
 
 log = logging.getLogger(__name__)
@@ -67,7 +65,9 @@ class Planner:
     async def run(self) -> None:
         """Campaign, lead while the lease lasts, campaign again; until cancelled."""
         async with Client(self._connection, self._clock, user_agent="berthmaster-planner") as client:
-            elector = Elector(client, self._clock, namespace=self._settings.namespace, name=LEASE, identity=_identity())
+            elector = Elector(
+                client, self._clock, namespace=self._settings.namespace, name=LEASE, identity=own_identity()
+            )
             client.write_deadline_s = elector.write_deadline_s
             await elector.run(lambda: self._lead(client))
 
@@ -151,7 +151,3 @@ async def run_planner(
         except OSError as error:
             raise ConfigError([f"cannot listen on {listen}: {error.strerror or error}"]) from error
         await planner.run()
-
-
-def _identity() -> str:
-    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
+import socket
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -281,3 +284,8 @@ class Elector:
     @property
     def _call_s(self) -> float:
         return self._renew_s / 2
+
+
+def own_identity() -> str:
+    """Return a name for this process as a holder: its pod's or its machine's, and some chance against twins."""
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
-import socket
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -22,7 +19,7 @@ from fleet.http import TokenFile
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
 from fleet.kube.events import EventRecorder
-from fleet.kube.lease import Elector
+from fleet.kube.lease import Elector, own_identity
 from fleet.telemetry import Counts, probes
 from scaler.balancer.server import Listener
 from scaler.config import ScalerSettings, SourcesFile
@@ -88,7 +85,9 @@ class Scaler:
     async def run(self) -> None:
         """Campaign, lead while the lease lasts, campaign again; until cancelled."""
         async with Client(self._connection, self._clock, user_agent="berthmaster-scaler") as client:
-            elector = Elector(client, self._clock, namespace=self._settings.namespace, name=LEASE, identity=_identity())
+            elector = Elector(
+                client, self._clock, namespace=self._settings.namespace, name=LEASE, identity=own_identity()
+            )
             client.write_deadline_s = elector.write_deadline_s
             await elector.run(lambda: self._lead(client))
 
@@ -204,7 +203,3 @@ async def run_controller(
             raise ConfigError([f"cannot listen on {listen}: {error.strerror or error}"]) from error
         started(listener.port)
         await scaler.run()
-
-
-def _identity() -> str:
-    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"

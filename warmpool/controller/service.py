@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
-import socket
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -16,12 +13,12 @@ from prometheus_client import CollectorRegistry
 
 from fleet import labels
 from fleet.clock import Clock, SystemClock
-from fleet.config import read
+from fleet.config import host_and_port, read
 from fleet.errors import ConfigError
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
 from fleet.kube.events import EventRecorder
-from fleet.kube.lease import Elector
+from fleet.kube.lease import Elector, own_identity
 from fleet.telemetry import Counts, serve_probes
 from warmpool.config import WarmPoolSettings
 from warmpool.controller.carrier import Carrier
@@ -79,7 +76,9 @@ class WarmPools:
     async def run(self) -> None:
         """Campaign, lead while the lease lasts, campaign again; until cancelled."""
         async with Client(self._connection, self._clock, user_agent=LEASE) as client:
-            elector = Elector(client, self._clock, namespace=self._settings.namespace, name=LEASE, identity=_identity())
+            elector = Elector(
+                client, self._clock, namespace=self._settings.namespace, name=LEASE, identity=own_identity()
+            )
             client.write_deadline_s = elector.write_deadline_s
             await elector.run(lambda: self._lead(client))
 
@@ -168,7 +167,7 @@ async def run_controller(
         ConfigError: The settings cannot be read or contradict each other, or the address cannot be listened on.
     """
     settings = read(WarmPoolSettings, prefix=prefix, environment=environment, flags=flags)
-    host, port = _address(listen)
+    host, port = host_and_port(listen)
     clock, registry = clock or SystemClock(), CollectorRegistry()
     pools = WarmPools(connection(kubeconfig, clock=clock), clock, settings, registry)
     async with AsyncExitStack() as stack:
@@ -178,14 +177,3 @@ async def run_controller(
             raise ConfigError([f"cannot listen on {listen}: {error.strerror or error}"]) from error
         started(bound)
         await pools.run()
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError([f"{text!r} is not HOST:PORT"])
-    return host.strip("[]"), int(port)
-
-
-def _identity() -> str:
-    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
