@@ -18,6 +18,7 @@ from fleet.errors import ApiError, Invalid
 from fleet.kube import paths
 from fleet.kube.client import Client
 from tests.support.cluster import StartCluster, client_of, kubectl
+from tests.support.rights import is_allowed
 
 pytestmark = pytest.mark.contract
 
@@ -272,28 +273,6 @@ MAY_NOT = {
     ],
     SCHEDULER: [("create", "", "pods", ""), ("patch", "", "pods", ""), ("get", "", "secrets", "")],
 }
-
-
-async def is_allowed(admin: Client, user: str, verb: str, group: str, kind: str, name: str, namespace: str) -> bool:
-    resource, _, subresource = kind.partition("/")
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user,
-            "groups": ["system:serviceaccounts", "system:authenticated"],
-            "resourceAttributes": {
-                "verb": verb,
-                "group": group,
-                "resource": resource,
-                "subresource": subresource,
-                "name": name,
-                "namespace": namespace,
-            },
-        },
-    }
-    answer = await admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", json.dumps(review).encode())
-    return bool(json.loads(answer)["status"]["allowed"])
 
 
 @pytest.mark.parametrize("user", [PLANNER, EXTENDER, SCHEDULER])

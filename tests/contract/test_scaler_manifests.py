@@ -23,6 +23,7 @@ from scaler.config import parsed
 from scaler.resource import spec_of
 from tests.support.autoscaling import an_autoscaler
 from tests.support.cluster import StartCluster, client_of, kubectl, with_kubectl
+from tests.support.rights import is_allowed
 
 pytestmark = pytest.mark.contract
 
@@ -203,22 +204,7 @@ MAY_NOT = [
 async def allowed(
     admin: Client, verb: str, group: str, kind: str, name: str, namespace: str, user: str = SCALER
 ) -> bool:
-    resource, _, subresource = kind.partition("/")
-    asked = {
-        "verb": verb,
-        "group": group,
-        "resource": resource,
-        "subresource": subresource,
-        "name": name,
-        "namespace": namespace,
-    }
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": user, "groups": ["system:authenticated"], "resourceAttributes": asked},
-    }
-    answer = await admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", json.dumps(review).encode())
-    return bool(json.loads(answer)["status"]["allowed"])
+    return await is_allowed(admin, user, verb, group, kind, name, namespace)
 
 
 async def test_rights_suffice_and_go_no_further(admin: Client) -> None:

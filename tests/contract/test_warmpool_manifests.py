@@ -18,6 +18,7 @@ from fleet.kube import paths
 from fleet.kube.client import Client
 from tests.support.cluster import StartCluster, client_of, kubectl
 from tests.support.eventually import eventually
+from tests.support.rights import is_allowed
 from tests.support.warming import DIGEST, a_pool, pool_path
 from warmpool.controller.keeper import Keeper
 from warmpool.controller.objects import ToldPoolObject
@@ -331,22 +332,7 @@ MAY_NOT = [
 
 
 async def allowed(admin: Client, verb: str, group: str, kind: str, name: str, namespace: str) -> bool:
-    resource, _, subresource = kind.partition("/")
-    asked = {
-        "verb": verb,
-        "group": group,
-        "resource": resource,
-        "subresource": subresource,
-        "name": name,
-        "namespace": namespace,
-    }
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": CONTROLLER, "groups": ["system:authenticated"], "resourceAttributes": asked},
-    }
-    answer = await admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", json.dumps(review).encode())
-    return bool(json.loads(answer)["status"]["allowed"])
+    return await is_allowed(admin, CONTROLLER, verb, group, kind, name, namespace)
 
 
 async def test_rights_suffice_and_go_no_further(admin: Client) -> None:
