@@ -47,6 +47,7 @@ class Setting:
         batch: Pods planned together, by the index and then the solver; 1 is the published online protocol.
         mix: "given" = the policy knows the trace's demand mix (not the sequence); "learn" = it starts from the default
             mix and learns from what has arrived. The published peers always know it.
+        moves_ratio: Pods moved in all, at most this part of the pods placed so far; 0 = placed pods stay.
     """
 
     policy: str = OURS
@@ -54,6 +55,7 @@ class Setting:
     arrive_ratio: float = 1.3
     batch: int = 1
     mix: str = "given"
+    moves_ratio: float = 0.0
 
     def problems(self) -> list[str]:
         """Return everything that is wrong with the setting."""
@@ -68,6 +70,10 @@ class Setting:
             wrong.append(f"the published policy {self.policy} places one pod at a time: batch must be 1")
         if self.mix not in MIXES:
             wrong.append(f"mix {self.mix!r} is none of {', '.join(MIXES)}")
+        if not 0 <= self.moves_ratio <= 1:
+            wrong.append(f"moves is {self.moves_ratio}, wanted 0 to 1")
+        if self.moves_ratio > 0 and (self.policy != OURS or self.batch > 1):
+            wrong.append(f"only {OURS} with a batch of 1 moves pods")
         return wrong
 
 
