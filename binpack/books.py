@@ -12,6 +12,8 @@ from fleet.node import Node
 from fleet.pod import Berth, Pod
 from fleet.resources import Resources, extended_of
 
+_AGENTS_OWNERS = frozenset({"DaemonSet", "Node"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
@@ -26,6 +28,7 @@ class Holding:
         lacks_record: Whether it runs there and uses devices that a record should name, and none does.
         problem: Why nobody can tell which devices it uses, or how much of them; "" = fine.
         is_ours: Our scheduler's pod, no agent's of the node.
+        is_agent: Part of the node itself: a DaemonSet's, a static pod, or a warm pool's that pulls images.
     """
 
     key: str
@@ -36,6 +39,7 @@ class Holding:
     lacks_record: bool
     problem: str
     is_ours: bool = False
+    is_agent: bool = False
 
     @property
     def berth(self) -> Berth:
@@ -64,7 +68,13 @@ def holding_at(pod: Pod, node: str, devices: tuple[str, ...] | None) -> Holding:
         lacks_record=is_recorded and devices is None and bool(pod.node_name),
         problem=problem,
         is_ours=pod.scheduler_name == labels.SCHEDULER_NAME,
+        is_agent=is_agent(pod),
     )
+
+
+def is_agent(pod: Pod) -> bool:
+    """Return True for a pod that is part of its node: it comes and goes with it, and nobody moves it."""
+    return (pod.owner is not None and pod.owner.kind in _AGENTS_OWNERS) or labels.PULLER in pod.labels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,6 +135,10 @@ class Ledger:
         """Return the uids of all pods that hold anything on a node, sorted."""
         return tuple(sorted(self._on.get(name, ())))
 
+    def users_on(self, name: str) -> tuple[str, ...]:
+        """Return the uids of the pods on a node that are no part of the node itself, sorted."""
+        return tuple(sorted(uid for uid, holding in self._on.get(name, {}).items() if not holding.is_agent))
+
     def has_ours_on(self, name: str) -> bool:
         """Return True if a pod of our scheduler holds anything on a node, or is assumed to."""
         return any(holding.is_ours for holding in self._on.get(name, {}).values())

@@ -92,6 +92,12 @@ SHAPE = f"{DOMAIN}/shape"  # annotation of a machine and its node: fingerprint o
 ORDER_KEY = f"{DOMAIN}/order"  # annotation: the last order that a scaled object was given
 IMAGES = f"{DOMAIN}/images"  # annotation of a puller pod: what it pulls
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+# Annotations of a pod by which people tell every mover to leave it where it is, with the text that means so.
+KEEP_STILL = (
+    (f"{DOMAIN}/keep", "true"),
+    (DO_NOT_DISRUPT, "true"),
+    ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+)
 
 DRA_GPU_DRIVERS = "gpu."  # how their names begin: gpu.nvidia.com and others
 FIELD_MANAGER = "berthmaster"

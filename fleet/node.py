@@ -23,6 +23,9 @@ class Node:
         pool: The warm pool whose taint it carries; "" = none.
         warm: Text of the annotation that opens it to claims: what is proven to be there; "" = not open.
         claim: Text of the claim on it (fleet/claim.py); "" = none.
+        is_spare: The planner says that everything on it fits elsewhere (annotation berthmaster.dev/spare).
+        is_kept: A person wants it left alone (annotation berthmaster.dev/keep).
+        closing: Why its pool gives it up; "" = it does not.
     """
 
     name: str
@@ -37,3 +40,6 @@ class Node:
     pool: str = ""
     warm: str = ""
     claim: str = ""
+    is_spare: bool = False
+    is_kept: bool = False
+    closing: str = ""

@@ -61,6 +61,8 @@ class Pod:
         affinity_depth: How much of spec.affinity.nodeAffinity.required... exists: 0 nothing, 1 affinity, 2 node
             affinity, 3 its required part. A JSON patch needs to know.
         has_annotations: Whether metadata.annotations exists, for the same reason.
+        is_ready: Its condition Ready is True.
+        keeps_still: Its annotations say that nobody may move it (fleet/labels.py, `KEEP_STILL`).
         images: Images of its containers as they are written, sorted; read of gated pods alone.
         has_drawn: Whether it says already how its draw from a warm pool ended (fleet/draw.py); of gated pods alone.
         problems: Why this pod cannot be read (malformed request or record); such a pod is never planned.
@@ -93,6 +95,8 @@ class Pod:
     unmodelled: tuple[str, ...] = ()
     affinity_depth: int = 0
     has_annotations: bool = False
+    is_ready: bool = False
+    keeps_still: bool = False
     images: tuple[str, ...] = ()
     has_drawn: bool = False
     problems: tuple[str, ...] = ()

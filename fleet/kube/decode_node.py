@@ -42,6 +42,7 @@ def node_from(obj: NodeObject, slices: Sequence[ResourceSliceObject]) -> Node:
         devices = build(capacity, usable, node_labels, dead, problems)
     taints = _taints(spec.taints) if spec and spec.taints else ()
     pool = _pool(taints) if taints else ""
+    notes = (meta.annotations or {}) if pool else {}
     return Node(
         name=meta.name,
         uid=meta.uid,
@@ -53,8 +54,11 @@ def node_from(obj: NodeObject, slices: Sequence[ResourceSliceObject]) -> Node:
         is_sharing=is_sharing,
         device_problems=tuple(dict.fromkeys(problems)),
         pool=pool,
-        warm=(meta.annotations or {}).get(labels.WARM, "") if pool else "",
-        claim=(meta.annotations or {}).get(labels.CLAIM, "") if pool else "",
+        warm=notes.get(labels.WARM, ""),
+        claim=notes.get(labels.CLAIM, ""),
+        is_spare=notes.get(labels.SPARE) == "true",
+        is_kept=notes.get(labels.KEEP) == "true",
+        closing=notes.get(labels.CLOSING, ""),
     )
 
 

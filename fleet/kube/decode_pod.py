@@ -67,6 +67,8 @@ def pod_from(obj: PodObject) -> Pod:
         unmodelled=asked.unmodelled + _unmodelled(meta, spec),
         affinity_depth=_depth(affinity, required),
         has_annotations=annotations is not None,
+        is_ready=_is_ready(obj),
+        keeps_still=bool(annotations) and _keeps_still(annotations or {}),
         images=_images(spec) if gates else (),
         has_drawn=bool(gates and annotations and labels.DRAW in annotations),
         problems=(*problems, record_problem) if record_problem else problems,
@@ -90,6 +92,15 @@ def _is_unschedulable(obj: PodObject) -> bool:
 def _says_waiting(obj: PodObject) -> bool:
     conditions = obj.status.conditions if obj.status is not None else None
     return any(c.type == labels.WAITING_CONDITION and c.status == "True" for c in conditions or ())
+
+
+def _is_ready(obj: PodObject) -> bool:
+    conditions = obj.status.conditions if obj.status is not None else None
+    return any(c.type == "Ready" and c.status == "True" for c in conditions or ())
+
+
+def _keeps_still(annotations: Mapping[str, str]) -> bool:
+    return any(annotations.get(name) == text for name, text in labels.KEEP_STILL)
 
 
 def _epoch_s(text: str) -> float:
