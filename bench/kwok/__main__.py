@@ -11,6 +11,9 @@ kube-scheduler as it comes, with our admission policies unbound and our processe
 extender and kube-scheduler. kwok is stopped while anything is measured: kubelets have machines of their own. API server
 and etcd have not: they share this machine with the side under test, and what a side asks of them counts.
 
+KAI Scheduler (its own programs, built from its module) takes the stock scheduler's place on the smallest cluster, and
+then places openb pods, fractions included, on an eighth of openb's machines beside us.
+
 Filter and memory are measured on the largest cluster; Filter calls go one at a time over a bare socket.
 """
 
@@ -31,8 +34,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.kwok import filter_cost, memory, speed
-from bench.kwok.ground import GPUS_PER_NODE, Ground
+from bench.kwok import filter_cost, memory, packing, speed
+from bench.kwok.ground import GPUS_PER_NODE, Ground, Side
+from bench.kwok.rivals import kai_programs
 from bench.kwok.table import table
 from berthmaster.local.binaries import Binaries, ensure
 from berthmaster.local.progress import Lines
@@ -40,7 +44,7 @@ from fleet.clock import SystemClock
 from fleet.errors import BerthmasterError
 
 RESULTS = Path(__file__).parents[1] / "results" / "kwok.json"
-PARTS = ("speed", "filter", "memory")
+PARTS = ("speed", "filter", "memory", "kai")
 
 
 def main() -> int:
@@ -51,19 +55,28 @@ def main() -> int:
     report = Lines(lambda text: click.echo(text, nl=False, err=True), clock)
     binaries = ensure(report, clock=clock)
     found = _head(binaries, clock.now_s())
+    kai = kai_programs.ensure(report, clock) if "kai" in given.parts else None
     started_s = clock.monotonic_s()
     for nodes in given.nodes:
-        is_largest = nodes == max(given.nodes)
-        with Ground(nodes, binaries, clock, report).standing() as ground:
+        is_largest, is_least = nodes == max(given.nodes), nodes == min(given.nodes)
+        with Ground(nodes, binaries, clock, report, kai=kai if is_least else None).standing() as ground:
             if "speed" in given.parts:
                 for ratio in given.filled:
                     found["speed"].append(
                         speed.compare(ground, clock, report, pods=given.pods, pairs=given.pairs, filled_ratio=ratio)
                     )
+            if "kai" in given.parts and is_least:
+                found["speed"].append(
+                    speed.compare(ground, clock, report, pods=given.pods, pairs=given.kai_pairs, rival=Side.KAI)
+                )
             if "filter" in given.parts and is_largest:
                 found["filter"] = filter_cost.compare(ground, clock, report, calls=given.calls)
             if "memory" in given.parts and is_largest:
                 found["memory"] = memory.measure(ground, clock, report, pods=given.resident)
+    if kai is not None and not given.quick:
+        machines = packing.nodes()
+        with Ground(len(machines), binaries, clock, report, kai=kai, machines=machines).standing() as ground:
+            found["packing"] = [packing.measure(ground, clock, report, side) for side in (Side.KAI, Side.OURS)]
     found["took_s"] = round(clock.monotonic_s() - started_s)
     console = Console()
     (console if console.is_terminal else Console(width=120)).print(table(found))
@@ -80,6 +93,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--nodes", type=_numbers, default=[1_000, 5_000], help="comma list (1000,5000)")
     parser.add_argument("--pairs", type=int, default=5, help="alternating pairs of runs (5)")
+    parser.add_argument("--kai-pairs", type=int, default=3, help="alternating pairs beside KAI Scheduler (3)")
     parser.add_argument("--pods", type=int, default=1_000, help="of one run (1000)")
     parser.add_argument("--filled", type=_ratios, default=[0.0, 0.8], help="comma list: shares of full nodes (0,0.8)")
     parser.add_argument("--calls", type=int, default=2_000, help="of Filter, to each handler (2000)")
@@ -92,6 +106,7 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if given.quick:
         given.nodes, given.pods, given.pairs, given.calls, given.resident = [100], 100, 1, 200, 400
+        given.kai_pairs = 1
         given.filled = [0.0, 0.5]
     elif given.out is None:
         given.out = RESULTS
@@ -140,6 +155,8 @@ def _head(binaries: Binaries, now_s: float) -> dict[str, Any]:
 def _faults(found: dict[str, Any]) -> Sequence[str]:
     runs = [run for one in found["speed"] for run in one["runs"]]
     runs += [found["memory"]] if "memory" in found else []
+    runs += [one["at_half_the_rate"] for one in found["speed"] if one["at_half_the_rate"]]
+    runs += found.get("packing", [])
     return [fault for run in runs for fault in run["faults"]]
 
 

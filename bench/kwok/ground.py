@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from importlib import resources
+from pathlib import Path
 
 import msgspec
 
 from bench.kwok import proc
+from bench.kwok.rivals.kai_side import Kai
 from berthmaster.commands.up import populate
 from berthmaster.local import admission, fake_nodes, ports, probes, processes
 from berthmaster.local.binaries import Binaries
@@ -25,6 +27,7 @@ from fleet.clock import SystemClock
 from fleet.errors import LocalClusterError
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
+from fleet.node import Node
 
 SCHEDULER = "kube-scheduler"
 STOCK_SCHEDULER = "kube-scheduler-stock"
@@ -44,6 +47,7 @@ class Side(Enum):
 
     STOCK = "stock"  # kube-scheduler as it comes; no policy of ours is bound, none of our processes runs
     OURS = "berthmaster"  # policies, planner, extender, kube-scheduler with our profile
+    KAI = "kai"  # KAI Scheduler's own programs alone
 
     @property
     def namespace(self) -> str:
@@ -59,9 +63,20 @@ class Ground:
         binaries: Programs of the control plane.
         clock: To wait on.
         report: Where steps are shown.
+        kai: Folder of KAI's programs; None = that side does not play.
+        machines: Other nodes than equal ones, as many as `nodes`.
     """
 
-    def __init__(self, nodes: int, binaries: Binaries, clock: SystemClock, report: Report) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        binaries: Binaries,
+        clock: SystemClock,
+        report: Report,
+        *,
+        kai: Path | None = None,
+        machines: Sequence[Node] = (),
+    ) -> None:
         self.nodes = nodes
         self._binaries = binaries
         self._clock = clock
@@ -69,8 +84,9 @@ class Ground:
         self._environ = environment()
         self.cluster = Cluster(f"bench-kwok-{nodes}", clock=clock)
         self._supervisor = Supervisor(self.cluster.layout, self._environ, clock)
-        self._fleet = fake_nodes.uniform(nodes, is_sharing=False, gpus=GPUS_PER_NODE)
+        self._fleet = tuple(machines) or fake_nodes.uniform(nodes, is_sharing=False, gpus=GPUS_PER_NODE)
         self._has_policies = True
+        self._kai = None if kai is None else Kai(self.cluster, kai, binaries.paths["kubectl"], self._environ, clock)
 
     @contextmanager
     def standing(self) -> Iterator[Ground]:
@@ -104,9 +120,11 @@ class Ground:
         return connection(str(self.cluster.kubeconfig), clock=self._clock)
 
     def silence(self) -> None:
-        """Stop both sides."""
+        """Stop every side."""
         for name in (SCHEDULER, STOCK_SCHEDULER, PLANNER, EXTENDER):
             self._supervisor.end(name)
+        if self._kai is not None:
+            self._kai.end()
 
     def start(self, side: Side) -> None:
         """Let only this side schedule; its processes are fresh and answer."""
@@ -115,6 +133,10 @@ class Ground:
         if side is Side.OURS:
             self.start_ours()
             self.cluster.start(SCHEDULER)
+        elif side is Side.KAI:
+            if self._kai is None:
+                raise LocalClusterError("KAI's programs are not here")
+            self._kai.start()
         else:
             self._run(self._stock_scheduler())
 

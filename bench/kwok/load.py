@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ from fleet.kube.client import Client
 from fleet.kube.reflector import Reflector
 
 IN_FLIGHT = 32
-_OWNER = "bench-kwok"
+OWNER = "bench-kwok"
 _LOOK_EVERY_S = 0.1
 _STILL_AFTER_S = 60.0
 _GONE_S = 120.0
@@ -51,6 +51,21 @@ class Bound:
         return quantile(self.latencies_s, q) or 0.0
 
 
+class Pace:
+    """Lets one through every 1/rate seconds, whoever waits; those that came late do not catch up in a burst."""
+
+    def __init__(self, clock: Clock, rate_per_s: float) -> None:
+        self._clock = clock
+        self._gap_s = 1.0 / rate_per_s
+        self._next_s = clock.monotonic_s()
+
+    async def wait(self) -> None:
+        """Return when it is one's turn."""
+        now_s = self._clock.monotonic_s()
+        self._next_s = max(self._next_s, now_s - self._gap_s) + self._gap_s
+        await self._clock.sleep(max(0.0, self._next_s - now_s))
+
+
 async def prepare(client: Client, namespace: str, *, is_managed: bool) -> str:
     """Make a namespace and in it an owner that stands for the pods' controller; return the owner's uid."""
     about = {"name": namespace, "labels": {labels.MANAGED_LABEL: "true"} if is_managed else {}}
@@ -58,13 +73,32 @@ async def prepare(client: Client, namespace: str, *, is_managed: bool) -> str:
         await client.create("/api/v1/namespaces", _json("Namespace", about))
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     with suppress(Conflict):
-        await client.create(path, _json("ConfigMap", {"name": _OWNER, "namespace": namespace}))
-    uid: str = msgspec.json.decode(await client.get(f"{path}/{_OWNER}"))["metadata"]["uid"]
+        await client.create(path, _json("ConfigMap", {"name": OWNER, "namespace": namespace}))
+    uid: str = msgspec.json.decode(await client.get(f"{path}/{OWNER}"))["metadata"]["uid"]
     return uid
 
 
-def pod_object(name: str, namespace: str, owner_uid: str, *, gpus: int = 1, node: str = "") -> dict[str, Any]:
-    """Return a serving pod of so many `nvidia.com/gpu`, bound already where a node is given."""
+def pod_object(
+    name: str,
+    namespace: str,
+    owner_uid: str,
+    *,
+    gpus: int = 1,
+    node: str = "",
+    scheduler: str = "",
+    marks: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return a serving pod of so many `nvidia.com/gpu`, bound already where a node is given.
+
+    Args:
+        name: metadata.name.
+        namespace: metadata.namespace.
+        owner_uid: uid of the owner that `prepare` made.
+        gpus: Whole devices.
+        node: Where it is bound; "" = somebody is to place it.
+        scheduler: Whose it is; "" = the default, which our policy changes in a managed namespace.
+        marks: More labels.
+    """
     amounts = {"cpu": str(4 * gpus), "memory": f"{16 * gpus}Gi", labels.NVIDIA_GPU: str(gpus)}
     return {
         "apiVersion": "v1",
@@ -72,13 +106,19 @@ def pod_object(name: str, namespace: str, owner_uid: str, *, gpus: int = 1, node
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "labels": {"app": "model", "app.kubernetes.io/name": "model", "pod-template-hash": "5d9c7b8f6"},
+            "labels": {
+                "app": "model",
+                "app.kubernetes.io/name": "model",
+                "pod-template-hash": "5d9c7b8f6",
+                **(marks or {}),
+            },
             "ownerReferences": [
-                {"apiVersion": "v1", "kind": "ConfigMap", "name": _OWNER, "uid": owner_uid, "controller": True}
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": owner_uid, "controller": True}
             ],
         },
         "spec": {
             **({"nodeName": node} if node else {}),
+            **({"schedulerName": scheduler} if scheduler else {}),
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 0,
             "containers": [
@@ -92,13 +132,17 @@ def pod_object(name: str, namespace: str, owner_uid: str, *, gpus: int = 1, node
     }
 
 
-async def create(client: Client, pods: Iterable[dict[str, Any]], told: Any = lambda uid: None) -> None:
-    """Create pods, 32 in flight; `told` hears each uid once the API has answered."""
+async def create(
+    client: Client, pods: Iterable[dict[str, Any]], told: Any = lambda uid: None, *, pace: Pace | None = None
+) -> None:
+    """Create pods, 32 in flight; `told` hears each uid once the API has answered. A pace holds them back."""
     waiting = iter(pods)
     decode = msgspec.json.Decoder(PodSeen).decode
 
     async def work() -> None:
         for pod in waiting:
+            if pace is not None:
+                await pace.wait()
             path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
             told(decode(await client.create(path, msgspec.json.encode(pod), timeout_s=60.0)).metadata.uid)
 
@@ -107,8 +151,10 @@ async def create(client: Client, pods: Iterable[dict[str, Any]], told: Any = lam
             group.create_task(work())
 
 
-async def place(client: Client, clock: Clock, pods: list[dict[str, Any]], tell: Tell) -> Bound:
-    """Create these pods of one namespace, and wait until a watch has seen every one of them bound.
+async def place(
+    client: Client, clock: Clock, pods: list[dict[str, Any]], tell: Tell, *, rate_per_s: float | None = None
+) -> Bound:
+    """Create these pods of one namespace, as fast as can be or at a rate, and wait until a watch saw each bound.
 
     Raises:
         BerthmasterError: For a minute nothing moved, or a pod was deleted by somebody else.
@@ -121,7 +167,9 @@ async def place(client: Client, clock: Clock, pods: list[dict[str, Any]], tell: 
         while not watch.is_synced:
             await clock.sleep(_LOOK_EVERY_S)
         started_s = moved_s = clock.monotonic_s()
-        creating = group.create_task(create(client, pods, board.created))
+        creating = group.create_task(
+            create(client, pods, board.created, pace=Pace(clock, rate_per_s) if rate_per_s else None)
+        )
         last = board.standings
         while not creating.done() or board.standings.bound < len(pods):
             await clock.sleep(_LOOK_EVERY_S)

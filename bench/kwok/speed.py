@@ -8,6 +8,7 @@ from typing import Any
 
 from bench.kwok import load, proc
 from bench.kwok.ground import GPUS_PER_NODE, SCHEDULER, STOCK_SCHEDULER, Ground, Side
+from bench.kwok.rivals import kai_side
 from berthmaster.demo.scrape import fetch, histogram_quantile
 from berthmaster.local.components import EXTENDER, PLANNER
 from berthmaster.local.progress import Report, Tell
@@ -17,16 +18,25 @@ from fleet.kube.client import Client
 
 FILTER_SECONDS = "berthmaster_extender_seconds"
 # For the empty cluster, where everything is cheapest for a scheduler that looks at many nodes.
-TARGETS = {1_000: 0.8, 5_000: 0.9}
+TARGETS = {1_000: 0.8, 5_000: 1.0}
+KAI_TARGET = 5.0
+CALM_P99_S = 3.0
 _RESIDENTS = "bench-residents"
-_SCHEDULING = (SCHEDULER, STOCK_SCHEDULER, EXTENDER, PLANNER)
+_SCHEDULING = (SCHEDULER, STOCK_SCHEDULER, EXTENDER, PLANNER, *kai_side.NAMES)
 _SETTLE_S = 2.0
 
 
 def compare(
-    ground: Ground, clock: SystemClock, report: Report, *, pods: int, pairs: int, filled_ratio: float = 0.0
+    ground: Ground,
+    clock: SystemClock,
+    report: Report,
+    *,
+    pods: int,
+    pairs: int,
+    filled_ratio: float = 0.0,
+    rival: Side = Side.STOCK,
 ) -> dict[str, Any]:
-    """Return every run and the median ratio of pods/s, ours over stock.
+    """Return every run and the median ratio of pods/s, ours over the rival's.
 
     One run per side is discarded as warm-up; then the sides alternate, and so does who begins a pair.
 
@@ -37,32 +47,41 @@ def compare(
         pods: Of one run.
         pairs: How many.
         filled_ratio: Share of the nodes that other pods, bound before, have all devices of.
+        rival: The other side.
     """
+    sides = (rival, Side.OURS)
     full = round(filled_ratio * ground.nodes)
     if full:
         with report.step(f"{ground.nodes} nodes: filling {full} of them") as tell:
             run(_fill(ground, clock, full, tell))
     numbers = itertools.count()
-    for side in Side:
+    for side in sides:
         _one(ground, clock, report, side, pods, f"warm-up {side.value}", next(numbers))
     runs: list[dict[str, Any]] = []
     for pair in range(pairs):
-        order = list(Side) if pair % 2 == 0 else list(reversed(Side))
+        order = sides if pair % 2 == 0 else sides[::-1]
         for side in order:
             title = f"pair {pair + 1} of {pairs}, {side.value}"
             runs.append({"pair": pair + 1} | _one(ground, clock, report, side, pods, title, next(numbers)))
-    ratios = [_rate(runs, pair, Side.OURS) / _rate(runs, pair, Side.STOCK) for pair in range(1, pairs + 1)]
-    target = None if full else TARGETS.get(ground.nodes)
+    ratios = [_rate(runs, pair, Side.OURS) / _rate(runs, pair, rival) for pair in range(1, pairs + 1)]
+    calm = None
+    if rival is Side.STOCK and not full:
+        rate = median(run["pods_per_s"] for run in runs if run["side"] == Side.OURS.value) / 2
+        calm = _one(ground, clock, report, Side.OURS, pods, "at half the rate", next(numbers), rate_per_s=rate)
+        calm |= {"created_per_s": round(rate, 1), "target_p99_s": CALM_P99_S, "is_reached": calm["p99_s"] < CALM_P99_S}
+    target = KAI_TARGET if rival is Side.KAI else None if full else TARGETS.get(ground.nodes)
     if full:
         run(_clear(ground, clock, _RESIDENTS))
     return {
+        "rival": rival.value,
         "nodes": ground.nodes,
         "full_nodes": full,
         "pods": pods,
         "ratio_pods_per_s": {"pairs": [round(ratio, 3) for ratio in ratios], "median": round(median(ratios), 3)},
         "target_ratio": target,
         "is_reached": None if target is None else median(ratios) >= target,
-        "medians": {side.value: _medians([run for run in runs if run["side"] == side.value]) for side in Side},
+        "medians": {side.value: _medians([run for run in runs if run["side"] == side.value]) for side in sides},
+        "at_half_the_rate": calm,
         "runs": runs,
     }
 
@@ -84,7 +103,15 @@ def _medians(runs: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _one(
-    ground: Ground, clock: SystemClock, report: Report, side: Side, pods: int, title: str, number: int
+    ground: Ground,
+    clock: SystemClock,
+    report: Report,
+    side: Side,
+    pods: int,
+    title: str,
+    number: int,
+    *,
+    rate_per_s: float | None = None,
 ) -> dict[str, Any]:
     """Measure one side from the empty cluster, and leave the cluster empty and silent."""
     with report.step(f"{ground.nodes} nodes, {title}: starting"):
@@ -92,7 +119,7 @@ def _one(
         run(_first_pod(ground, clock, side))
         clock.sleep_blocking(_SETTLE_S)
     with report.step(f"{ground.nodes} nodes, {title}: {pods} pods") as tell:
-        bound, spent_s, wrong = run(_load(ground, clock, side, pods, number, tell))
+        bound, spent_s, wrong = run(_load(ground, clock, side, pods, number, tell, rate_per_s))
     found = {
         "side": side.value,
         "pods_per_s": round(bound.pods_per_s, 2),
@@ -115,6 +142,13 @@ def _one(
     return found
 
 
+def _pod(name: str, side: Side, owner_uid: str) -> dict[str, Any]:
+    if side is Side.KAI:
+        of_kai = {"scheduler": kai_side.SCHEDULER_NAME, "marks": kai_side.QUEUE_LABEL}
+        return load.pod_object(name, side.namespace, owner_uid, **of_kai)
+    return load.pod_object(name, side.namespace, owner_uid)
+
+
 def _cpu_s(ground: Ground) -> dict[str, float]:
     """Return processor time so far of every component with its children, by name, and of this process."""
     found = {name: sum(proc.cpu_s(pid) for pid in pids) for name, pids in ground.families().items()}
@@ -125,19 +159,19 @@ async def _first_pod(ground: Ground, clock: SystemClock, side: Side) -> None:
     """Wait until the side has bound a pod: it is awake."""
     async with Client(ground.access, clock, user_agent="bench-kwok") as client:
         uid = await load.prepare(client, side.namespace, is_managed=side is Side.OURS)
-        pod = load.pod_object(f"first-{side.value}", side.namespace, uid)
+        pod = _pod(f"first-{side.value}", side, uid)
         await load.place(client, clock, [pod], lambda ratio, words: None)
         await load.clear(client, clock, side.namespace)
 
 
 async def _load(
-    ground: Ground, clock: SystemClock, side: Side, pods: int, number: int, tell: Tell
+    ground: Ground, clock: SystemClock, side: Side, pods: int, number: int, tell: Tell, rate_per_s: float | None
 ) -> tuple[load.Bound, dict[str, float], tuple[str, ...]]:
     async with Client(ground.access, clock, user_agent="bench-kwok") as client:
         uid = await load.prepare(client, side.namespace, is_managed=side is Side.OURS)
-        wanted = [load.pod_object(f"model-{number}-{i:05d}", side.namespace, uid) for i in range(pods)]
+        wanted = [_pod(f"model-{number}-{i:05d}", side, uid) for i in range(pods)]
         before = _cpu_s(ground)
-        bound = await load.place(client, clock, wanted, tell)
+        bound = await load.place(client, clock, wanted, tell, rate_per_s=rate_per_s)
         spent_s = {name: after_s - before.get(name, 0.0) for name, after_s in _cpu_s(ground).items()}
         return bound, spent_s, await load.faults(client)
 

@@ -13,13 +13,16 @@ def table(found: dict[str, Any]) -> RenderableType:
     """Return what was measured beside what was to be reached, and every fault under it."""
     shown = Table(title="Berthmaster beside the stock kube-scheduler", title_justify="left")
     shown.add_column("what", no_wrap=True)
-    for column in ("stock", "berthmaster", "figure", "target", "reached"):
+    for column in ("rival", "berthmaster", "figure", "target", "reached"):
         shown.add_column(column)
     for one in found["speed"]:
-        stock, ours = one["medians"]["stock"], one["medians"]["berthmaster"]
+        rival = one["rival"]
+        stock, ours = one["medians"][rival], one["medians"]["berthmaster"]
         ratio = one["ratio_pods_per_s"]
         shown.add_row(
-            f"pods/s, {one['nodes']:,} nodes" + (f", {one['full_nodes']:,} full" if one["full_nodes"] else ""),
+            ("" if rival == "stock" else f"{rival.upper()}: ")
+            + f"pods/s, {one['nodes']:,} nodes"
+            + (f", {one['full_nodes']:,} full" if one["full_nodes"] else ""),
             f"{stock['pods_per_s']:.1f}",
             f"{ours['pods_per_s']:.1f}",
             f"{ratio['median']:.2f}x ({min(ratio['pairs']):.2f} to {max(ratio['pairs']):.2f})",
@@ -31,6 +34,16 @@ def table(found: dict[str, Any]) -> RenderableType:
         for name, title in (("scheduling", "scheduling side"), ("other", "API server and others")):
             values = [f"{medians[f'{name}_cpu_ms_per_pod']:.1f} ms" for medians in (stock, ours)]
             shown.add_row(f"  CPU per pod, {title}", *values, "", "", "")
+        calm = one["at_half_the_rate"]
+        if calm:
+            shown.add_row(
+                f"  created to bound, p99, at {calm['created_per_s']:.0f} pods/s",
+                "",
+                f"{calm['p99_s']:.2f} s",
+                "half of our rate",
+                f"< {calm['target_p99_s']:g} s",
+                _verdict(calm["is_reached"]),
+            )
         shown.add_row(
             "  Filter meanwhile, p50 and p99",
             "",
@@ -43,9 +56,13 @@ def table(found: dict[str, Any]) -> RenderableType:
         _filter_rows(shown, found["filter"])
     if "memory" in found:
         _memory_rows(shown, found["memory"])
+    if "packing" in found:
+        _packing_rows(shown, *found["packing"])
     runs = [(f"{one['nodes']} nodes, {run['side']}", run) for one in found["speed"] for run in one["runs"]]
+    runs += [(f"{one['nodes']} nodes, at half the rate", one["at_half_the_rate"]) for one in found["speed"]]
     runs += [("memory", found["memory"])] if "memory" in found else []
-    wrong = [f"{title}: {fault}" for title, run in runs for fault in run["faults"]]
+    runs += [(f"packing, {run['side']}", run) for run in found.get("packing", [])]
+    wrong = [f"{title}: {fault}" for title, run in runs if run for fault in run["faults"]]
     closing = [Text(f"FAULT {fault}", style="red") for fault in wrong[:20]]
     return Group(shown, *(closing or [Text("0 faults in an independent recount of the API's objects after every run")]))
 
@@ -68,6 +85,18 @@ def _filter_rows(shown: Table, one: dict[str, Any]) -> None:
         f"<= {one['target_wall_ratio']}x",
         _verdict(one["wall_is_reached"]),
     )
+
+
+def _packing_rows(shown: Table, kai: dict[str, Any], ours: dict[str, Any]) -> None:
+    shown.add_row(
+        f"KAI: GPUs given away, {ours['machines']} openb machines, {ours['pods']:,} pods",
+        f"{100 * kai['allocated_ratio']:.2f} %",
+        f"{100 * ours['allocated_ratio']:.2f} %",
+        f"{100 * ours['asked_ratio']:.0f} % asked",
+        "more than KAI",
+        _verdict(ours["allocated_ratio"] > kai["allocated_ratio"]),
+    )
+    shown.add_row("  pods/s", *(f"{one['pods_per_s']:.1f}" for one in (kai, ours)), "", "", "")
 
 
 def _memory_rows(shown: Table, one: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """The benchmark's own parts: what it creates, counts and shows. The cluster it needs is tested elsewhere."""
 
 import asyncio
+import itertools
 import os
 from typing import Any
 
@@ -8,7 +9,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from bench.kwok import filter_cost, load, proc, speed
+from bench.kwok import filter_cost, load, packing, proc, speed
+from bench.kwok.ground import Side
 from bench.kwok.table import table
 from berthmaster.recount import recount
 from binpack.controller.triage import Handling, handling
@@ -18,6 +20,7 @@ from fleet.device import AskKind
 from fleet.errors import BerthmasterError
 from fleet.kube.decode import pod_from
 from fleet.kube.objects import PodObject
+from tests.support.clock import ManualClock
 
 
 def test_its_pods_may_be_pinned_and_ask_for_one_classic_device():
@@ -75,7 +78,11 @@ def shown(found: dict[str, Any]) -> str:
 def test_the_table_says_what_was_reached_and_names_every_fault():
     stock, ours = a_run("stock", 100.0), a_run("berthmaster", 75.0)
     ours |= {"filter_p50_ms": 0.1, "filter_p99_ms": 0.3, "faults": ["device n1/0 is given twice"]}
+    calm = a_run("berthmaster", 37.0) | {"created_per_s": 37.5, "target_p99_s": 3.0, "is_reached": True}
+    calm["faults"] = ["pod p is lost"]
     one = {
+        "rival": "stock",
+        "at_half_the_rate": calm,
         "nodes": 1000,
         "full_nodes": 0,
         "ratio_pods_per_s": {"pairs": [0.75], "median": 0.75},
@@ -89,6 +96,51 @@ def test_the_table_says_what_was_reached_and_names_every_fault():
     assert ">= 0.8x" in text
     assert "no" in text.split(">= 0.8x")[1].splitlines()[0]
     assert "FAULT 1000 nodes, berthmaster: device n1/0 is given twice" in text
+    assert "FAULT 1000 nodes, at half the rate: pod p is lost" in text
+    assert "at 38 pods/s" in text
+
+
+def test_both_schedulers_are_given_the_same_openb_pods_in_their_own_words():
+    machines = packing.nodes()
+    wanted = packing.pods(machines)
+    capacity = sum(len(node.devices) for node in machines)
+    assert len(machines) == 152
+    asked = sum(pod.ask.total_milli_gpu for pod in wanted if pod.ask) / (1000 * capacity)
+    assert 1.05 < asked <= 1.1
+    share = next(pod for pod in wanted if pod.ask and not pod.ask.is_whole)
+    whole = next(pod for pod in wanted if pod.ask and pod.ask.is_whole)
+    fraction = packing._object(share, Side.KAI, "u")
+    assert float(fraction["metadata"]["annotations"]["gpu-fraction"]) == share.ask.milli_gpu / 1000
+    assert labels.NVIDIA_GPU not in fraction["spec"]["containers"][0]["resources"]["limits"]
+    for pod in (share, whole):
+        mine, theirs = (packing._object(pod, side, "u") for side in (Side.OURS, Side.KAI))
+        requests = [one["spec"]["containers"][0]["resources"]["requests"] for one in (mine, theirs)]
+        assert [one["cpu"] for one in requests] == [requests[0]["cpu"]] * 2
+        assert theirs["spec"]["schedulerName"] == "kai-scheduler"
+    assert packing._object(whole, Side.KAI, "u")["spec"]["containers"][0]["resources"]["limits"] == {
+        labels.NVIDIA_GPU: str(whole.ask.count)
+    }
+
+
+async def test_a_pace_lets_pods_through_one_by_one_and_never_in_a_burst():
+    clock = ManualClock(monotonic_s=0.0)
+    pace = load.Pace(clock, 10.0)
+    through_s: list[float] = []
+
+    async def create(count: int) -> None:
+        for _ in range(count):
+            await pace.wait()
+            through_s.append(clock.monotonic_s())
+
+    first = asyncio.create_task(create(3))
+    await clock.advance(5.0)  # then nobody asks for a while
+    await first
+    then = [asyncio.create_task(create(1)) for _ in range(4)]
+    await clock.advance(5.0)
+    assert all(task.done() for task in then)
+    gaps = [after - before for before, after in itertools.pairwise(through_s)]
+    assert through_s[:3] == pytest.approx([0.1, 0.2, 0.3])
+    assert gaps[3:] == pytest.approx([0.1] * 3), "what was missed is not caught up"
 
 
 async def test_the_bare_client_reads_a_whole_answer_and_refuses_an_error():

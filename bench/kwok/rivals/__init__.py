@@ -1,0 +1,1 @@
+"""Other schedulers, built and run as their makers publish them."""
