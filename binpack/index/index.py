@@ -121,6 +121,15 @@ class Index:
         return self._arrays.slots[name]
 
     @property
+    def arrays(self) -> Arrays:
+        """Return what is free, by slot; for reading alone."""
+        return self._arrays
+
+    def allowed(self, pod: Pod) -> Bools:
+        """Return where names, labels and taints allow the pod, whatever is free, by slot, (`slots_used`,)."""
+        return self._eligibility.mask(pod.constraints)[: self._arrays.count].copy()
+
+    @property
     def slots_used(self) -> int:
         """Return the length of arrays over slots; slots of removed nodes count until they are used again."""
         return self._arrays.count
