@@ -15,12 +15,14 @@ class PlannerSettings:
         batch: When a batch of gated pods closes.
         hand_over_after_s: How long a whole-GPU or CPU pod waits before a node autoscaler may see it.
         solve_s: Deterministic solver time for one batch (OR-Tools' own unit, about a second of a core); 0 = index only.
+        spare_after_s: How long everything on a warm pool's node must have fitted elsewhere before the pool is told.
         namespace: Where the leadership lease lives.
     """
 
     batch: BatchPolicy = field(default_factory=BatchPolicy)
     hand_over_after_s: float = 30.0
     solve_s: float = 0.2
+    spare_after_s: float = 120.0
     namespace: str = "berthmaster-system"
 
     def problems(self) -> list[str]:
@@ -35,6 +37,8 @@ class PlannerSettings:
             found.append(f"batch size: must be at least 1 pod, got {self.batch.most_pods}")
         if self.hand_over_after_s < 1:
             found.append(f"hand-over: must be at least 1 s, got {self.hand_over_after_s:g} s")
+        if self.spare_after_s < 1:
+            found.append(f"spare nodes: must have been so for at least 1 s, got {self.spare_after_s:g} s")
         if not 0 <= self.solve_s <= 30:
             found.append(f"solver budget: must lie between 0 and 30 s, got {self.solve_s:g} s")
         return found

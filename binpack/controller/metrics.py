@@ -37,6 +37,18 @@ class PlannerMetrics:
         self.repairs = Counter(
             "berthmaster_repairs_total", "Pinned pods deleted, by reason", ["reason"], registry=registry
         )
+        self.spare_marks = Counter(
+            "berthmaster_spare_marks_total",
+            "Marks on pools' nodes whose pods fit elsewhere, by what was done",
+            ["how"],
+            registry=registry,
+        )
+        self.spare_nodes = Gauge(
+            "berthmaster_pool_nodes_weighed",
+            "Pools' serving nodes by what the last look found: whether everything on them fits elsewhere",
+            ["found"],
+            registry=registry,
+        )
         self.handed_over = Counter(
             "berthmaster_pods_handed_over_total", "Pods un-gated un-pinned for a node autoscaler", registry=registry
         )
@@ -65,6 +77,12 @@ class PlannerMetrics:
             registry=registry,
         )
         self.gap.set(float("nan"))
+
+    def show_spare(self, found: Mapping[str, int]) -> None:
+        """Show how many nodes of pools were found to be what."""
+        self.spare_nodes.clear()
+        for reason, count in found.items():
+            self.spare_nodes.labels(reason).set(count)
 
 
 class WaitingCollector(Collector):

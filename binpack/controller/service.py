@@ -17,6 +17,7 @@ from binpack.controller.claims import Claims
 from binpack.controller.deciding import Decider
 from binpack.controller.metrics import PlannerMetrics, WaitingCollector
 from binpack.controller.pool_feed import watch_pools
+from binpack.controller.spares import Spares
 from binpack.controller.turns import Turns
 from binpack.controller.waiting import WaitingRoom
 from binpack.controller.world import World
@@ -85,10 +86,12 @@ class Planner:
                 Yard(set_id=f"planner-{uuid.uuid4().hex[:12]}"),
             )
             claims = Claims(Claimer(client, lambda: uuid.uuid4().hex))
+            recorder = EventRecorder(client, self._clock, labels.DOMAIN + "/planner")
+            spares = Spares(world, client, recorder, self._clock, self.metrics, after_s=self._settings.spare_after_s)
             turns = Turns(
                 world,
                 PodWriter(client),
-                EventRecorder(client, self._clock, labels.DOMAIN + "/planner"),
+                recorder,
                 Decider(solver, self._settings, self.metrics),
                 self._clock,
                 self._settings,
@@ -114,6 +117,7 @@ class Planner:
                 gc.freeze()
                 log.info("planning", extra={"nodes": len(ledger.names()), "gated_pods": len(world.pods)})
                 group.create_task(turns.run())
+                group.create_task(spares.run())
         finally:
             self._world = self._feed = None
             gc.unfreeze()

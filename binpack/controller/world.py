@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
 
+from binpack.controller.berthed import Berthed
 from binpack.controller.growth import has_grown
 from binpack.controller.repair import RepairShop
 from binpack.controller.triage import Handling, handling, is_gang
@@ -39,12 +40,19 @@ class World:
     """
 
     def __init__(
-        self, ledger: Ledger, index: Index, waiting: WaitingRoom, now_s: Callable[[], float], yard: Yard | None = None
+        self,
+        ledger: Ledger,
+        index: Index,
+        waiting: WaitingRoom,
+        now_s: Callable[[], float],
+        yard: Yard | None = None,
+        berthed: Berthed | None = None,
     ) -> None:
         self.ledger = ledger
         self.index = index
         self.waiting = waiting
         self.yard = Yard() if yard is None else yard
+        self.berthed = Berthed() if berthed is None else berthed
         self.shop = RepairShop()
         self.pods: dict[str, Pod] = {}
         self.queue: dict[str, Pod] = {}
@@ -69,6 +77,7 @@ class World:
     def pod_seen(self, pod: Pod) -> None:
         """Sort a new or changed pod into its place."""
         uid = pod.uid
+        self.berthed.seen(pod)
         if handling(pod) is Handling.NONE:
             self._leave(uid)
             self.away.pop(uid, None)
@@ -84,6 +93,7 @@ class World:
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
+        self.berthed.gone(uid)
         self._leave(uid)
         self._forget_unbound(uid)
         self.away.pop(uid, None)
@@ -244,6 +254,10 @@ class World:
                 self.queue[pod.uid] = pod
             else:
                 self.wait(replace(answer, pod_uid=pod.uid))
+
+    def kinds_waiting(self) -> tuple[Pod, ...]:
+        """Return the pods that wait for room, one of each kind."""
+        return tuple({_wish(pod): pod for pod in self._waiting_for_room()}.values())
 
     def _waiting_for_room(self) -> list[Pod]:
         found: list[Pod] = []

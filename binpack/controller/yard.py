@@ -82,6 +82,10 @@ class Yard:
             self._shunned.pop(name, None)
             self.warm.remove_node(name)
 
+    def names(self, kind: Standing) -> tuple[str, ...]:
+        """Return the pools' nodes of one kind, sorted."""
+        return tuple(sorted(name for name, (_, standing) in self._standings.items() if standing is kind))
+
     def is_warm(self, name: str) -> bool:
         """Return True if going to this node takes a claim."""
         return name in self.warm
