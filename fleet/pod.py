@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from fleet.constraints import NodeConstraints
+from fleet.company import NOBODY, Guest
+from fleet.constraints import NodeConstraints, NodeTerm
 from fleet.device import DeviceAsk
 from fleet.resources import Resources
 
@@ -57,6 +58,13 @@ class Pod:
         is_pin_ours: The planner wrote that pin (annotation berthmaster.dev/pinned), so it may also give it up.
         devices: The devices annotation, parsed; None = no such annotation.
         candidates: The candidates annotation, parsed, in order of preference; empty = none.
+        guest: The pod as rules between pods see it: spread, (anti-)affinity, host ports, replicas.
+        preferred_nodes: (weight 1..100, term) of preferred node affinity.
+        claims: Names of the volume claims that it mounts, sorted; read of gated pods alone.
+        seat: The seat annotation of a gated pod, parsed: the berth that is kept for it; None = none.
+        gang: Whom it must be placed together with: the name in its gang label, or podgroup/NAME; "" = nobody.
+        gang_size: How many members its label says the gang has; 0 = not said by a label.
+        never_preempts: Nobody may be made to go for its sake (spec.preemptionPolicy Never).
         unmodelled: Constraints that can make kube-scheduler refuse a node and that the planner does not model.
         affinity_depth: How much of spec.affinity.nodeAffinity.required... exists: 0 nothing, 1 affinity, 2 node
             affinity, 3 its required part. A JSON patch needs to know.
@@ -92,6 +100,13 @@ class Pod:
     is_pin_ours: bool = False
     devices: tuple[str, ...] | None = None
     candidates: tuple[Berth, ...] = ()
+    guest: Guest = NOBODY
+    preferred_nodes: tuple[tuple[int, NodeTerm], ...] = ()
+    claims: tuple[str, ...] = ()
+    seat: Berth | None = None
+    gang: str = ""
+    gang_size: int = 0
+    never_preempts: bool = False
     unmodelled: tuple[str, ...] = ()
     affinity_depth: int = 0
     has_annotations: bool = False

@@ -11,6 +11,8 @@ from fleet import berths, labels
 from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Toleration
 from fleet.errors import DecodeError
 from fleet.kube.asks import ask_of
+from fleet.kube.company import guest_of, preferred_nodes
+from fleet.kube.decode_gang import gang_of, seat_of
 from fleet.kube.objects import (
     AffinityObject,
     MetaObject,
@@ -39,7 +41,9 @@ def pod_from(obj: PodObject) -> Pod:
     constraints, pinned_node = _constraints(
         tuple(sorted(spec.node_selector.items())) if spec.node_selector else (), required, spec.tolerations
     )
-    problems = requests.problems + asked.problems
+    gang, gang_size, gang_problems = gang_of(meta, spec)
+    problems = requests.problems + asked.problems + gang_problems
+    owner = _owner(meta)
     gates = tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else ()
     return Pod(
         uid=meta.uid,
@@ -59,11 +63,18 @@ def pod_from(obj: PodObject) -> Pod:
         requests=requests.resources,
         ask=None if requests.problems else asked.ask,
         constraints=constraints,
-        owner=_owner(meta),
+        owner=owner,
         pinned_node=pinned_node,
         is_pin_ours=bool(pinned_node and annotations and annotations.get(labels.PINNED) == pinned_node),
         devices=devices,
         candidates=candidates,
+        guest=guest_of(meta, spec, owner),
+        preferred_nodes=preferred_nodes(affinity),
+        claims=_claims(meta.name, spec) if gates else (),
+        seat=seat_of(annotations) if gates else None,
+        gang=gang,
+        gang_size=gang_size,
+        never_preempts=spec.preemption_policy == "Never",
         unmodelled=asked.unmodelled + _unmodelled(meta, spec),
         affinity_depth=_depth(affinity, required),
         has_annotations=annotations is not None,
@@ -203,10 +214,6 @@ def _named_node(term: NodeTerm) -> str:
 def _unmodelled(meta: MetaObject, spec: PodSpecObject) -> tuple[str, ...]:
     """Name everything that can make kube-scheduler refuse a node and that the planner does not model."""
     names: list[str] = []
-    if meta.labels and labels.GANG in meta.labels:
-        names.append(f"gang (label {labels.GANG})")
-    if spec.scheduling_group is not None:
-        names.append("gang (spec.schedulingGroup)")
     if spec.workload_ref is not None:
         names.append("gang (spec.workloadRef)")
     if spec.affinity is not None:
@@ -241,3 +248,10 @@ def _tying_volumes(volumes: tuple[VolumeObject, ...]) -> list[str]:
     if any(v.aws_elastic_block_store or v.gce_persistent_disk or v.iscsi or v.rbd for v in volumes):
         names.append("disk volumes")
     return names
+
+
+def _claims(pod: str, spec: PodSpecObject) -> tuple[str, ...]:
+    """Return the names of the volume claims that the pod mounts; an ephemeral volume's is made of both names."""
+    found = {v.persistent_volume_claim.claim_name for v in spec.volumes or () if v.persistent_volume_claim is not None}
+    found.update(f"{pod}-{volume.name}" for volume in spec.volumes or () if volume.ephemeral is not None)
+    return tuple(sorted(found))

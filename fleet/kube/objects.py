@@ -68,19 +68,51 @@ class NodeSelectorObject(Key, frozen=True):
     node_selector_terms: tuple[TermObject, ...] | None = None
 
 
+class PreferredNodesObject(Key, frozen=True):
+    """preferredDuringSchedulingIgnoredDuringExecution[] of a node affinity."""
+
+    weight: int = 0
+    preference: TermObject | None = None
+
+
 class NodeAffinityObject(Key, frozen=True):
-    """spec.affinity.nodeAffinity; preferences are left to kube-scheduler."""
+    """spec.affinity.nodeAffinity."""
 
     required_during_scheduling_ignored_during_execution: NodeSelectorObject | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodesObject, ...] | None = None
 
 
-class PodAffinityObject(Key, frozen=True):
-    """spec.affinity.podAffinity and podAntiAffinity: only whether anything is required."""
+class LabelSelectorObject(Object):
+    """A label selector of metav1."""
 
-    required_during_scheduling_ignored_during_execution: tuple[Present, ...] | None = None
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[RequirementObject, ...] | None = None
 
 
-class AffinityObject(Key, frozen=True):
+class PodTermObject(Object):
+    """One term of a pod affinity or anti-affinity. Its matchLabelKeys are in the selector already, says the API."""
+
+    topology_key: str = ""
+    label_selector: LabelSelectorObject | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelectorObject | None = None
+
+
+class WeightedPodTermObject(Object):
+    """One preferred term of a pod affinity or anti-affinity."""
+
+    weight: int = 0
+    pod_affinity_term: PodTermObject = msgspec.field(default_factory=PodTermObject)
+
+
+class PodAffinityObject(Object):
+    """spec.affinity.podAffinity and podAntiAffinity."""
+
+    required_during_scheduling_ignored_during_execution: list[PodTermObject] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodTermObject] | None = None
+
+
+class AffinityObject(Object):
     """spec.affinity."""
 
     node_affinity: NodeAffinityObject | None = None
@@ -107,6 +139,8 @@ class PortObject(Key, frozen=True):
     """containers[].ports[]: only what can clash on a node."""
 
     host_port: int | None = None
+    host_ip: str | None = msgspec.field(name="hostIP", default=None)
+    protocol: str | None = None
 
 
 class ResourcesObject(Object):
@@ -126,10 +160,17 @@ class ContainerObject(Object):
     restart_policy: str | None = None
 
 
+class ClaimSourceObject(Key, frozen=True):
+    """spec.volumes[].persistentVolumeClaim."""
+
+    claim_name: str = ""
+
+
 class VolumeObject(Key, frozen=True):
     """spec.volumes[]: the kinds that tie a pod to some nodes."""
 
-    persistent_volume_claim: Present | None = None
+    name: str = ""
+    persistent_volume_claim: ClaimSourceObject | None = None
     ephemeral: Present | None = None
     aws_elastic_block_store: Present | None = None
     gce_persistent_disk: Present | None = None
@@ -137,10 +178,30 @@ class VolumeObject(Key, frozen=True):
     rbd: Present | None = None
 
 
-class SpreadObject(Key, frozen=True):
+class SpreadObject(Object):
     """spec.topologySpreadConstraints[]."""
 
+    topology_key: str = ""
+    max_skew: int = 1
     when_unsatisfiable: str = ""
+    label_selector: LabelSelectorObject | None = None
+    match_label_keys: tuple[str, ...] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+
+
+class SchedulingGroupObject(Key, frozen=True):
+    """spec.schedulingGroup of a pod (KEP-4671, served from Kubernetes 1.36 on with the feature GenericWorkload)."""
+
+    pod_group_name: str | None = None
+
+
+class PodClaimObject(Key, frozen=True):
+    """spec.resourceClaims[] and status.resourceClaimStatuses[] of a pod."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
 
 
 class PodSpecObject(Object):
@@ -158,9 +219,10 @@ class PodSpecObject(Object):
     overhead: Quantities | None = None
     resources: ResourcesObject | None = None
     volumes: tuple[VolumeObject, ...] | None = None
-    topology_spread_constraints: tuple[SpreadObject, ...] | None = None
-    resource_claims: tuple[Present, ...] | None = None
-    scheduling_group: Present | None = None
+    topology_spread_constraints: list[SpreadObject] | None = None
+    resource_claims: tuple[PodClaimObject, ...] | None = None
+    scheduling_group: SchedulingGroupObject | None = None
+    preemption_policy: str | None = None
     workload_ref: Present | None = None
 
 
@@ -177,6 +239,7 @@ class PodStatusObject(Object):
 
     phase: str | None = None
     conditions: list[ConditionObject] | None = None
+    resource_claim_statuses: tuple[PodClaimObject, ...] | None = None
 
 
 class PodObject(Object):
@@ -221,12 +284,41 @@ class AttributeObject(Object):
     """attributes of a device: exactly one of these is set by the driver; other kinds tell us nothing."""
 
     string: str | None = None
+    integer: int | None = msgspec.field(name="int", default=None)
+    boolean: bool | None = msgspec.field(name="bool", default=None)
+    version: str | None = None
+
+
+class RangeObject(Object):
+    """validRange of a request policy."""
+
+    min: str | int | float | None = None
+    max: str | int | float | None = None
+    step: str | int | float | None = None
+
+
+class RequestPolicyObject(Object):
+    """requestPolicy of a capacity that several claims may share."""
+
+    default: str | int | float | None = None
+    valid_values: list[str | int | float] | None = None
+    valid_range: RangeObject | None = None
 
 
 class CapacityObject(Object):
-    """capacity of a device."""
+    """capacity of a device, and counters of a pool."""
 
     value: str | int | float | None = None
+    request_policy: RequestPolicyObject | None = None
+
+
+class CounterSetObject(Object):
+    """sharedCounters[] of a slice, and consumesCounters[] of a device, which names the set it draws from."""
+
+    name: str = ""
+    counter_set: str = ""
+    counters: dict[str, CapacityObject] | None = None
+    compatibility_groups: tuple[str, ...] | None = None
 
 
 class DeviceObject(Object):
@@ -236,6 +328,15 @@ class DeviceObject(Object):
     attributes: dict[str, AttributeObject] | None = None
     capacity: dict[str, CapacityObject] | None = None
     taints: tuple[TaintObject, ...] | None = None
+    consumes_counters: list[CounterSetObject] | None = None
+    allow_multiple_allocations: bool | None = None
+    node_name: str | None = None
+    node_selector: NodeSelectorObject | None = None
+    all_nodes: bool | None = None
+    binds_to_node: bool | None = None
+    binding_conditions: tuple[str, ...] | None = None
+    binding_failure_conditions: tuple[str, ...] | None = None
+    node_allocatable_resources: dict[str, Present] | None = None
 
 
 class PoolObject(Object):
@@ -253,6 +354,10 @@ class SliceSpecObject(Object):
     node_name: str = ""
     pool: PoolObject = msgspec.field(default_factory=PoolObject)
     devices: list[DeviceObject] | None = None
+    node_selector: NodeSelectorObject | None = None
+    all_nodes: bool | None = None
+    per_device_node_selection: bool | None = None
+    shared_counters: list[CounterSetObject] | None = None
 
 
 class ResourceSliceObject(Object):
