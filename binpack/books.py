@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binpack.state import DeviceState, NodeState
 from fleet import labels
@@ -29,6 +29,7 @@ class Holding:
         problem: Why nobody can tell which devices it uses, or how much of them; "" = fine.
         is_ours: Our scheduler's pod, no agent's of the node.
         is_agent: Part of the node itself: a DaemonSet's, a static pod, or a warm pool's that pulls images.
+        is_seat: Kept for a gated pod that is not there yet; those who leave for it may still be.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Holding:
     problem: str
     is_ours: bool = False
     is_agent: bool = False
+    is_seat: bool = False
 
     @property
     def berth(self) -> Berth:
@@ -70,6 +72,13 @@ def holding_at(pod: Pod, node: str, devices: tuple[str, ...] | None) -> Holding:
         is_ours=pod.scheduler_name == labels.SCHEDULER_NAME,
         is_agent=is_agent(pod),
     )
+
+
+def seat_holding(pod: Pod) -> Holding | None:
+    """Return what is kept for a gated pod: its seat; None = it has none."""
+    if pod.seat is None:
+        return None
+    return replace(holding_at(pod, pod.seat.node, pod.seat.devices or None), is_seat=True)
 
 
 def is_agent(pod: Pod) -> bool:
@@ -150,9 +159,15 @@ class _Card:
 def _shared(
     node: Node, holdings: Collection[Holding], blocked: list[str], warnings: list[str]
 ) -> tuple[DeviceState, ...]:
-    """Book every record on its cards; what cannot be booked closes the node."""
+    """Book every record on its cards; what cannot be booked closes the node.
+
+    A seat may be kept on what others still hold until they have left: that is no broken promise.
+    """
     cards = {device.id: _Card(device) for device in node.devices}
+    seats = [holding for holding in holdings if holding.is_seat]
     for holding in holdings:
+        if holding.is_seat:
+            continue
         doubt = _doubt(holding)
         if doubt:
             blocked.append(f"pod {holding.key} on node {node.name}: {doubt}")
@@ -165,6 +180,10 @@ def _shared(
     warnings += [
         f"device {node.name}/{name} is promised beyond what it has" for name, card in cards.items() if card.is_overdrawn
     ]
+    for seat in seats:
+        for name in seat.devices or ():
+            if name in cards:
+                cards[name].book(seat.ask)
     return tuple([card.state() for card in cards.values()])
 
 

@@ -261,7 +261,9 @@ def _version(pod: Pod) -> int:
 
 
 def _recorded_node(pod: Pod) -> str:
-    """Return the node on which an unbound pod holds what was planned for it; "" if nothing was."""
-    if pod.scheduler_name != labels.SCHEDULER_NAME or pod.gates:
+    """Return the node on which an unbound pod holds what was planned for it, or its seat; "" if nothing was."""
+    if pod.scheduler_name != labels.SCHEDULER_NAME:
         return ""
+    if pod.gates:
+        return "" if pod.seat is None else pod.seat.node
     return pod.candidates[0].node if pod.candidates else pod.pinned_node

@@ -1,17 +1,18 @@
 """What every pod holds and what is free on every node: a function of the API's objects alone.
 
 A bound pod holds the devices of its record: the devices annotation, else the candidate of its node. Before it is bound,
-an ungated pod holds its pin, or the first of its candidates. A gated pod holds nothing; neither does one whose phase is
-terminal. A terminating pod holds its berth until the object is gone. `assume` adds what was decided here and does not
-show in the API yet.
+an ungated pod holds its pin, or the first of its candidates. A gated pod holds its seat, if one is kept for it; one
+whose phase is terminal holds nothing. A terminating pod holds its berth until the object is gone. `assume` adds what was
+decided here and does not show in the API yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import KeysView
+from collections.abc import KeysView, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from binpack.books import Account, Holding, account, holding_at
+from binpack.books import Account, Holding, account, holding_at, seat_holding
 from binpack.state import NodeState
 from fleet.node import Node
 from fleet.pod import Berth, Pod
@@ -119,12 +120,23 @@ class Ledger:
         return None if current is None else current.state
 
     def state_without(self, name: str, uid: str) -> NodeState | None:
-        """Return what would be free on a node if this pod held nothing: for checking the pod's own berth."""
+        """Return what would be free on a node if this pod held nothing: for checking the pod's own berth.
+
+        Seats do not count beside it: they were planned around what is held, and who leaves for one may still be here.
+        """
         node = self._nodes.get(name)
         on_node = self._on.get(name, {})
         if node is None or uid not in on_node:
             return self.state(name)
-        return account(node, [holding for other, holding in on_node.items() if other != uid]).state
+        return account(node, [h for other, h in on_node.items() if other != uid and not h.is_seat]).state
+
+    def holdings_on(self, name: str) -> Mapping[str, Holding]:
+        """Return a live view of what pods hold on a node, by uid."""
+        return MappingProxyType(self._on.get(name, {}))
+
+    def node(self, name: str) -> Node | None:
+        """Return a node as the API shows it; None = no such node."""
+        return self._nodes.get(name)
 
     def berth_of(self, uid: str) -> Berth | None:
         """Return what a pod holds, shown by the API or assumed; None = nothing."""
@@ -214,6 +226,7 @@ def _seen(pod: Pod) -> tuple[object, ...]:
         pod.pinned_node,
         pod.devices,
         pod.candidates,
+        pod.seat,
         bool(pod.gates),
         pod.is_terminating,
         pod.is_live,
@@ -230,7 +243,7 @@ def _shown_holding(pod: Pod) -> Holding | None:
             devices = next((c.devices for c in pod.candidates if c.node == pod.node_name), None)
         return holding_at(pod, pod.node_name, devices)
     if pod.gates:
-        return None
+        return seat_holding(pod)
     if pod.pinned_node:
         return holding_at(pod, pod.pinned_node, pod.devices)
     if pod.candidates:

@@ -33,6 +33,8 @@ IGNORED_BY_SCHEDULER = (
 
 # Annotations on pods.
 GPU_MODELS = f"{DOMAIN}/gpu-models"
+MIG_PROFILE = f"{DOMAIN}/mig-profile"  # with one `berthmaster.dev/gpu`: a MIG instance instead of a whole device
+SAME_ISLAND = f"{DOMAIN}/same-island"  # "required": all devices of one island, or none
 DEVICES = f"{DOMAIN}/devices"
 CANDIDATES = f"{DOMAIN}/candidates"
 PINNED = f"{DOMAIN}/pinned"
@@ -40,12 +42,20 @@ KAI_GPU_FRACTION = "gpu-fraction"
 KAI_GPU_MEMORY = "gpu-memory"
 KAI_GPU_FRACTION_DEVICES = "gpu-fraction-num-devices"
 
-# Gangs are planned as a whole or not at all; until they are modelled their pods wait.
+# Gangs are planned as a whole or not at all. Both are labels of every member; Kubernetes' own way is a PodGroup.
 GANG = f"{DOMAIN}/gang"
+GANG_SIZE = f"{DOMAIN}/gang-size"
+POD_GROUP_API = "scheduling.k8s.io/v1beta1"
+POD_GROUP_PLURAL = "podgroups"
+
+SEAT = f"{DOMAIN}/seat"  # annotation of a gated pod: the berth that is kept for it, "node=devices"
+SHARE = f"{DOMAIN}/share"  # annotation of a namespace: its weight among the namespaces whose pods wait
 
 # Nodes.
 DEVICE_SHARING = f"{DOMAIN}/device-sharing"
 UNHEALTHY_DEVICES = f"{DOMAIN}/unhealthy-devices"
+MIG_DEVICES = f"{DOMAIN}/mig-devices"  # annotation: which devices are in MIG mode, see fleet/kube/device_notes.py
+ISLANDS = f"{DOMAIN}/islands"  # annotation: groups of devices with a fast link, "0,2;1,3"
 GPU_PRODUCT = "nvidia.com/gpu.product"
 GPU_MEMORY = "nvidia.com/gpu.memory"
 GPU_COUNT = "nvidia.com/gpu.count"

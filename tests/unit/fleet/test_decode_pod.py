@@ -132,8 +132,6 @@ def test_the_depth_of_the_affinity_is_known(spec: dict[str, Any], depth: int) ->
 @pytest.mark.parametrize(
     ("words", "name"),
     [
-        ({"metadata": {"labels": {labels.GANG: "g"}}}, "gang"),
-        ({"schedulingGroup": {"podGroupName": "g"}}, "gang"),
         ({"workloadRef": {"name": "w"}}, "gang"),
         ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "required pod affinity"),
         ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "required pod anti-affinity"),
