@@ -2,8 +2,8 @@
 
 A bound pod holds the devices of its record: the devices annotation, else the candidate of its node. Before it is bound,
 an ungated pod holds its pin, or the first of its candidates. A gated pod holds its seat, if one is kept for it; one
-whose phase is terminal holds nothing. A terminating pod holds its berth until the object is gone. `assume` adds what was
-decided here and does not show in the API yet.
+whose phase is terminal holds nothing. A terminating pod holds its berth until the object is gone. `assume` adds what
+was decided here and does not show in the API yet.
 """
 
 from __future__ import annotations

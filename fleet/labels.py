@@ -47,6 +47,7 @@ GANG = f"{DOMAIN}/gang"
 GANG_SIZE = f"{DOMAIN}/gang-size"
 POD_GROUP_API = "scheduling.k8s.io/v1beta1"
 POD_GROUP_PLURAL = "podgroups"
+POD_GROUP_PREFIX = "podgroup/"  # of the name of a gang that is a PodGroup: no label's value holds a slash
 
 SEAT = f"{DOMAIN}/seat"  # annotation of a gated pod: the berth that is kept for it, "node=devices"
 SHARE = f"{DOMAIN}/share"  # annotation of a namespace: its weight among the namespaces whose pods wait
@@ -109,5 +110,6 @@ KEEP_STILL = (
     ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
 )
 
+CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"  # of a ResourceClaim for as long as it is allocated
 DRA_GPU_DRIVERS = "gpu."  # how their names begin: gpu.nvidia.com and others
 FIELD_MANAGER = "berthmaster"

@@ -9,7 +9,6 @@ from fleet.errors import DecodeError
 from fleet.kube.objects import MetaObject, PodSpecObject
 from fleet.pod import Berth
 
-POD_GROUP = "podgroup/"  # before the name of a PodGroup: no label's value holds a slash
 _MOST_MEMBERS = 100_000
 
 
@@ -22,7 +21,7 @@ def gang_of(meta: MetaObject, spec: PodSpecObject) -> tuple[str, int, tuple[str,
     if group is not None:
         if not group.pod_group_name:
             return "", 0, ("spec.schedulingGroup names no PodGroup",)
-        return POD_GROUP + group.pod_group_name, 0, ()
+        return labels.POD_GROUP_PREFIX + group.pod_group_name, 0, ()
     if not meta.labels or labels.GANG not in meta.labels:
         return "", 0, ()
     name, text = meta.labels[labels.GANG], meta.labels.get(labels.GANG_SIZE, "")
