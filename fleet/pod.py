@@ -9,6 +9,7 @@ from enum import Enum
 from fleet.company import NOBODY, Guest
 from fleet.constraints import NodeConstraints, NodeTerm
 from fleet.device import DeviceAsk
+from fleet.dra import ClaimChoice, PodClaim
 from fleet.resources import Resources
 
 
@@ -38,10 +39,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Berth:
-    """A node and the device ids on it; empty devices for a CPU-only pod or a classic count."""
+    """A node and the device ids on it; empty devices for a CPU-only pod or a classic count.
+
+    Attributes:
+        choices: Devices chosen for those of the pod's resource claims that have none yet.
+    """
 
     node: str
     devices: tuple[str, ...] = ()
+    choices: tuple[ClaimChoice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,7 @@ class Pod:
         keeps_still: Its annotations say that nobody may move it (fleet/labels.py, `KEEP_STILL`).
         images: Images of its containers as they are written, sorted; read of gated pods alone.
         has_drawn: Whether it says already how its draw from a warm pool ended (fleet/draw.py); of gated pods alone.
+        resource_claims: Its claims on devices (DRA); read of gated pods alone.
         problems: Why this pod cannot be read (malformed request or record); such a pod is never planned.
         record_problem: The one of `problems` about the devices or candidates annotation; "" = none. Nobody knows what
             such a pod holds, so its node gives no devices.
@@ -114,6 +121,7 @@ class Pod:
     keeps_still: bool = False
     images: tuple[str, ...] = ()
     has_drawn: bool = False
+    resource_claims: tuple[PodClaim, ...] = ()
     problems: tuple[str, ...] = ()
     record_problem: str = ""
 

@@ -89,6 +89,21 @@ def whole(text: str) -> int:
     return int(exact)
 
 
+@lru_cache(maxsize=4096)
+def nano(text: str) -> int:
+    """Return the amount in billionths of a base unit, the finest that a quantity goes: nothing real is rounded.
+
+    Raises:
+        QuantityError: The text is not a quantity, or is negative.
+    """
+    return -(-_not_negative(text) * 10**9 // 1)
+
+
+def nano_text(amount: int) -> str:
+    """Return billionths as a quantity that reads back as the same amount."""
+    return str(amount // 10**9) if amount % 10**9 == 0 else f"{amount}n"
+
+
 def milli_text(amount: int) -> str:
     """Return milli-units as the shortest quantity that reads back as the same amount."""
     return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"

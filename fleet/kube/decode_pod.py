@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from fleet import berths, labels
 from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Toleration
+from fleet.dra import PodClaim
 from fleet.errors import DecodeError
 from fleet.kube.asks import ask_of
 from fleet.kube.company import guest_of, preferred_nodes
@@ -82,6 +83,7 @@ def pod_from(obj: PodObject) -> Pod:
         keeps_still=bool(annotations) and _keeps_still(annotations or {}),
         images=_images(spec) if gates else (),
         has_drawn=bool(gates and annotations and labels.DRAW in annotations),
+        resource_claims=_resource_claims(obj) if gates and spec.resource_claims else (),
         problems=(*problems, record_problem) if record_problem else problems,
         record_problem=record_problem,
     )
@@ -121,6 +123,20 @@ def _epoch_s(text: str) -> float:
     except ValueError:
         return 0.0
     return moment.timestamp() if moment.tzinfo is not None else 0.0
+
+
+def _resource_claims(obj: PodObject) -> tuple[PodClaim, ...]:
+    """Return the pod's claims; one from a template has its name in the status as soon as it is made."""
+    statuses = obj.status.resource_claim_statuses if obj.status is not None else None
+    made = {status.name: status.resource_claim_name for status in statuses or ()}
+    return tuple(
+        PodClaim(
+            name=one.name,
+            claim=one.resource_claim_name or made.get(one.name) or "",
+            is_none=not one.resource_claim_name and one.name in made and not made[one.name],
+        )
+        for one in obj.spec.resource_claims or ()
+    )
 
 
 def _owner(meta: MetaObject) -> Owner | None:
@@ -220,8 +236,6 @@ def _unmodelled(meta: MetaObject, spec: PodSpecObject) -> tuple[str, ...]:
         names += _inter_pod(spec.affinity)
     if any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints or ()):
         names.append("hard topology spread")
-    if spec.resource_claims:
-        names.append("resource claims")
     if any(port.host_port for c in spec.containers or () for port in c.ports or ()) or any(
         port.host_port for c in spec.init_containers or () for port in c.ports or ()
     ):

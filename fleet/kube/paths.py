@@ -10,6 +10,10 @@ PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 RESOURCE_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
+RESOURCE_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+DEVICE_TAINT_RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
+
 
 def pods(namespace: str) -> str:
     """Return the path of one namespace's pods."""
@@ -25,6 +29,11 @@ def pod(namespace: str, name: str, subresource: str = "") -> str:
 def node(name: str) -> str:
     """Return the path of a node."""
     return f"{NODES}/{quote(name, safe='')}"
+
+
+def resource_claim(namespace: str, name: str, subresource: str = "") -> str:
+    """Return the path of a ResourceClaim or of its status."""
+    return custom("resource.k8s.io/v1", "resourceclaims", namespace=namespace, name=name, subresource=subresource)
 
 
 def leases(namespace: str, name: str = "") -> str:

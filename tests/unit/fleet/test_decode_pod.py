@@ -136,7 +136,6 @@ def test_the_depth_of_the_affinity_is_known(spec: dict[str, Any], depth: int) ->
         ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "required pod affinity"),
         ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "required pod anti-affinity"),
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, "hard topology spread"),
-        ({"resourceClaims": [{"name": "gpu"}]}, "resource claims"),
         ({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, "host ports"),
         ({"initContainers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, "host ports"),
         ({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}, "volume claims"),
