@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import random
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from typing import Any
 
-import msgspec
 import pytest
 
 from berthmaster.local import fake_nodes
@@ -19,17 +17,16 @@ from berthmaster.local.components import Options
 from fleet import labels
 from fleet.clock import SystemClock
 from fleet.draw import parse_draw
-from fleet.errors import ApiError, NotFound
-from fleet.kube import paths
+from fleet.errors import ApiError
 from tests.support.cluster import StartCluster, add_nodes, client_of
 from tests.support.eventually import eventually
-from tests.support.warming import Dock, Object, notes, taints
+from tests.support.warming import Object, notes, taints
+from tests.support.yard import Yard, one_gpu
 
 pytestmark = [pytest.mark.contract, pytest.mark.slow]
 
 CLOCK = SystemClock()
 _NUMBERS = count(1)
-GPU = {labels.NVIDIA_GPU: "1"}
 
 
 @pytest.fixture(scope="module")
@@ -42,51 +39,6 @@ def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
     started.down()
 
 
-class Yard(Dock):
-    """A pool, and a Deployment whose replicas draw from it."""
-
-    async def deploy(self, replicas: int) -> None:
-        await self.client.create(
-            "/api/v1/namespaces",
-            json.dumps({"metadata": {"name": self.name, "labels": {labels.MANAGED_LABEL: "true"}}}).encode(),
-        )
-
-        async def has_account() -> bool:
-            with contextlib.suppress(NotFound):
-                await self.client.get(f"/api/v1/namespaces/{self.name}/serviceaccounts/default")
-                return True
-            return False
-
-        await eventually(has_account, what="the namespace has its account")
-        tags = {"app": self.name}
-        container = {"name": "main", "image": "reg.example/rt:1", "resources": {"requests": GPU, "limits": GPU}}
-        template = {
-            "metadata": {"labels": tags | {labels.POOL: self.name}},
-            "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
-        }
-        body = {
-            "metadata": {"name": "llm"},
-            "spec": {"replicas": replicas, "selector": {"matchLabels": tags}, "template": template},
-        }
-        path = f"/apis/apps/v1/namespaces/{self.name}/deployments"
-        await self.client.create(path, json.dumps(body).encode())
-
-    async def scale(self, replicas: int) -> None:
-        path = f"/apis/apps/v1/namespaces/{self.name}/deployments/llm"
-        await self.client.merge_patch(path, json.dumps({"spec": {"replicas": replicas}}).encode())
-
-    async def pods(self) -> list[Object]:
-        return list(msgspec.json.decode(await self.client.get(paths.pods(self.name)))["items"])
-
-    async def until_bound(self, count: int, *, within_s: float = 60.0) -> list[Object]:
-        return await eventually(
-            self.pods,
-            lambda pods: len(pods) == count and all(pod["spec"].get("nodeName") for pod in pods),
-            within_s=within_s,
-            what=f"{count} replicas are bound",
-        )
-
-
 @pytest.fixture
 async def yard(cluster: Cluster) -> AsyncIterator[Yard]:
     async with client_of(cluster) as client:
@@ -96,10 +48,6 @@ async def yard(cluster: Cluster) -> AsyncIterator[Yard]:
             await opened.client.delete(f"/apis/apps/v1/namespaces/{opened.name}/deployments/llm")
             await eventually(opened.pods, lambda pods: not pods, within_s=30.0)
         await opened.clear()
-
-
-def one_gpu(**spec: Any) -> dict[str, Any]:
-    return {"shape": {"resources": {"cpu": "8", "memory": "16Gi"}, "devices": {"count": 1}}, "size": {"max": 40}} | spec
 
 
 async def test_a_burst_finds_warm_nodes_a_larger_one_is_owned_and_the_bill_falls_again(

@@ -17,7 +17,7 @@ from warmpool.providers.provider import Capabilities
 from warmpool.values import COMING, GONE, NodeState, Offer, PoolNode, PoolSpec, Why
 
 _ORDER = tuple(NodeState)
-_DRAINS = 1  # nodes that are emptied at a time
+_SERVING_PER_DRAIN = 10  # of so many serving nodes one is emptied at a time, and one in any case
 
 
 class PlanReason(StrEnum):
@@ -179,10 +179,12 @@ def _closes(
     others = [node for node in standing if node not in rotating]
     closes += [Close(name=node.name, why=Why.SURPLUS) for node in _by_worth(others)[: max(0, surplus)]]
     draining = sum(node.state is NodeState.RELEASING and node.close_why is Why.SPARE for node in present)
-    if len(standing) >= wanted and draining < _DRAINS:
+    serving = sum(node.state is NodeState.SERVING for node in present)
+    drains = max(1, serving // _SERVING_PER_DRAIN) - draining
+    if len(standing) >= wanted and drains > 0:
         spare = [node for node in present if node.state is NodeState.SERVING and node.is_spare and not node.is_kept]
         spare.sort(key=lambda node: (len(node.pods), node.born_at_s, node.name))
-        closes += [Close(name=node.name, why=Why.SPARE) for node in spare[: _DRAINS - draining]]
+        closes += [Close(name=node.name, why=Why.SPARE) for node in spare[:drains]]
     return tuple(closes)
 
 

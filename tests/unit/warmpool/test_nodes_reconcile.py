@@ -158,6 +158,12 @@ def test_only_one_serving_node_is_emptied_at_a_time_and_only_beyond_the_target()
     assert plan_of([*spare, a_node("w"), leaving], 1).closes == ()
 
 
+def test_of_many_serving_nodes_one_in_ten_is_emptied_at_a_time() -> None:
+    spare = [a_node(f"s{i:02}", NodeState.SERVING, is_spare=True, pods=(f"u{i}",)) for i in range(30)]
+    plan = plan_of([*spare, a_node("w")], 1)
+    assert [close.name for close in plan.closes] == ["s00", "s01", "s02"]
+
+
 def test_rotation_orders_first_and_releases_when_the_replacement_is_warm() -> None:
     pool = a_pool(expire_after_s=1000.0)
     nodes = [a_node("a", expires_at_s=1000.0), a_node("b", expires_at_s=5000.0)]
