@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, TextIO
@@ -13,12 +16,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from binpack.bound import Bound, bounds_at
 from binpack.simulate import MIXES, POLICIES, Outcome, Result, Setting, simulate
 from binpack.trace import load_nodes, load_pods, traces
+from fleet.pod import Pod
 
 _MIB: Final = 2**20
 _QUIET_S: Final = 2.0
 _LINE_EVERY_S: Final = 5.0
+_AT_THE_END: Final = 2**31  # a milestone that no arrivals pass
 
 
 @click.command()
@@ -50,6 +56,19 @@ _LINE_EVERY_S: Final = 5.0
     show_default=True,
     help="given: berthmaster knows the trace's demand mix, not its order; learn: it learns the mix from what arrives.",
 )
+@click.option(
+    "--moves-ratio",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="When a pod finds no room, others may be moved for it: up to this part of the pods placed so far.",
+)
+@click.option(
+    "--bound",
+    "has_bound",
+    is_flag=True,
+    help="Prove, for the pods that arrived, how much GPU any method would leave unallocated at least.",
+)
 @click.option("--json", "json_out", type=click.Path(dir_okay=False), help="Write the result as JSON; - = stdout.")
 @click.option(
     "--placements",
@@ -64,6 +83,8 @@ def command(
     arrive: float,
     batch: int,
     mix: str,
+    moves_ratio: float,
+    has_bound: bool,
     json_out: str | None,
     placements: str | None,
 ) -> None:
@@ -74,20 +95,26 @@ def command(
     """
     if json_out == "-" and placements == "-":
         raise click.UsageError("only one of --json and --placements can be -")
-    setting = Setting(policy=policy, seed=seed, arrive_ratio=arrive, batch=batch, mix=mix)
+    setting = Setting(policy=policy, seed=seed, arrive_ratio=arrive, batch=batch, mix=mix, moves_ratio=moves_ratio)
     found_nodes, found_pods = load_nodes(nodes), load_pods(pods)
     with ExitStack() as stack:
         lines = _opened(placements, stack)
         progress = _Progress()
+        arrived: list[Pod] = []
 
         def note(outcome: Outcome) -> None:
+            arrived.append(outcome.pod)
             if lines is not None:
                 lines.write(json.dumps(_line(outcome), separators=(",", ":")) + "\n")
             progress.step()
 
         result = simulate(found_nodes, found_pods, setting, on_outcome=note)
         progress.end()
-        report = as_json(result, trace=Path(pods).name.removesuffix(".gz").removesuffix(".csv"))
+        trace = Path(pods).name.removesuffix(".gz").removesuffix(".csv")
+        bounds = bounds_at(found_nodes, arrived, (*result.unallocated_at, _AT_THE_END)) if has_bound else None
+        if bounds is not None:
+            result = replace(result, bound_ratio=bounds[_AT_THE_END].unallocated_gpu_ratio)
+        report = as_json(result, trace, bounds)
         target = _opened(json_out, stack)
         if target is not None:
             target.write(json.dumps(report, indent=2) + "\n")
@@ -95,9 +122,16 @@ def command(
         _print(report)
 
 
-def as_json(result: Result, trace: str) -> dict[str, Any]:
-    """Return the result as it is written, ratios rounded to 1e-6."""
+def as_json(result: Result, trace: str, bounds: Mapping[int, Bound] | None = None) -> dict[str, Any]:
+    """Return the result as it is written, ratios rounded to 1e-6, bounds down.
+
+    Args:
+        result: What the run measured.
+        trace: Name of the trace.
+        bounds: By milestone; None = not asked for.
+    """
     setting = result.setting
+    bound_at = {} if bounds is None else {at: _floored(bound.unallocated_gpu_ratio) for at, bound in bounds.items()}
     return {
         "policy": setting.policy if setting.batch == 1 else f"{setting.policy}-batch-{setting.batch}",
         "seed": setting.seed,
@@ -113,7 +147,10 @@ def as_json(result: Result, trace: str) -> dict[str, Any]:
         "refused_but_fits": result.refused_but_fits,
         "faults": list(result.faults),
         "moves": result.moves,
-        "bound_ratio": _rounded(result.bound_ratio),
+        "bound_ratio": _floored(result.bound_ratio),
+        "bound_at": {
+            str(at): bound_at.get(at) if ratio is not None else None for at, ratio in result.unallocated_at.items()
+        },
         "wall_s": round(result.wall_s, 3),
         "pods_per_s": round(result.pods_per_s, 1),
         "ms_per_decision": round(1000 * result.decision_s / max(1, result.arrived), 4),
@@ -123,6 +160,10 @@ def as_json(result: Result, trace: str) -> dict[str, Any]:
 
 def _rounded(ratio: float | None) -> float | None:
     return None if ratio is None else round(ratio, 6)
+
+
+def _floored(ratio: float | None) -> float | None:
+    return None if ratio is None else math.floor(ratio * 1e6) / 1e6
 
 
 def _line(outcome: Outcome) -> dict[str, Any]:
@@ -179,11 +220,16 @@ def _print(report: dict[str, Any]) -> None:
         f"[bold]{report['policy']}[/] on {report['trace']}, seed {report['seed']}: {report['arrived_pods']} pods "
         f"arrived ({_percent(report['arrived_ratio'])} of GPU capacity), {report['ms_per_decision']:.2f} ms each"
     )
-    table = Table("arrived demand", "unallocated GPU", box=None, header_style="bold")
+    has_bound = report["bound_ratio"] is not None
+    table = Table(
+        "arrived demand", "unallocated GPU", *["any method at least"] * has_bound, box=None, header_style="bold"
+    )
     for at, ratio in report["unallocated_at"].items():
         if ratio is not None:
-            table.add_row(f"{at} %", _percent(ratio))
+            table.add_row(f"{at} %", _percent(ratio), *[_percent(report["bound_at"][at])] * has_bound)
     console.print(table)
+    if report["moves"]:
+        console.print(f"{report['moves']} pods were moved")
     failed = ", ".join(f"{name} {count}" for name, count in report["failed_pods_at_100"].items()) or "none"
     console.print(f"refused within 100 %: {failed}")
     if report["refused_but_fits"] or report["faults"]:

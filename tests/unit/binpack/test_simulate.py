@@ -148,6 +148,7 @@ def test_the_written_placements_can_be_replayed_and_recounted(tmp_path: Path, po
     assert report["trace"] == "pods"
     assert (report["moves"], report["bound_ratio"], report["refused_but_fits"]) == (0, None, 0)
     assert set(report["unallocated_at"]) == {"90", "95", "100", "110", "120", "130"}
+    assert set(report["bound_at"].values()) == {None}, "not asked for"
     assert report["wall_s"] > 0
     assert report["pods_per_s"] > 0
 
@@ -167,3 +168,17 @@ def test_the_command_prints_a_table_or_json_and_names_what_it_cannot_read(tmp_pa
     assert "no.csv: cannot be read" in str(missing.exception)
     unwritable = CliRunner().invoke(command, [*files, "--json", str(tmp_path / "no" / "result.json")])
     assert "cannot write" in unwritable.output
+
+
+def test_the_command_proves_a_bound_beside_the_result(tmp_path: Path) -> None:
+    report, _ = written(tmp_path, "--bound")
+    assert report["bound_ratio"] == report["bound_at"]["130"]
+    assert list(report["bound_at"]) == list(report["unallocated_at"])
+    for at, bound in report["bound_at"].items():
+        assert max(0, 1 - int(at) / 100) - 1e-6 <= bound <= report["unallocated_at"][at]
+    files = ["--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv")]
+    assert "any method at least" in CliRunner().invoke(command, [*files, "--bound"]).output
+    assert "any method at least" not in CliRunner().invoke(command, files).output
+    assert "only berthmaster" in str(
+        CliRunner().invoke(command, [*files, "--moves-ratio", "0.05", "--policy", "fgd"]).exception
+    )
