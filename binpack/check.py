@@ -7,7 +7,7 @@ others believe, a plan with a violation is never carried out.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from binpack.state import DeviceState, NodeState
@@ -45,16 +45,25 @@ class Rule(StrEnum):
     DEVICE_TOUCHED = "whole device is in use"
     MILLI_GPU = "milli_gpu"
     GPU_MEMORY_MIB = "gpu_memory_mib"
+    GANG_TORN = "part of a gang is placed, and part of it is not"
     WRONG_BOOKS = "node keeps another kind of device books"
 
 
-def check(states: Mapping[str, NodeState], pods: Sequence[Pod], plan: Plan) -> tuple[Violation, ...]:
+def check(
+    states: Mapping[str, NodeState], pods: Sequence[Pod], plan: Plan, *, together: Iterable[Collection[str]] = ()
+) -> tuple[Violation, ...]:
     """Return every hard rule that `plan` breaks against these states; empty = it may be carried out.
 
     Only nodes the plan names are looked at: the cost grows with the batch, not with the cluster. Placements are booked
     in the plan's order; the pod that no longer fits is the one named, and it is not booked.
+
+    Args:
+        states: What is free on every node the plan names.
+        pods: The batch.
+        plan: To be judged.
+        together: Uids of pods that must all be placed or none of them.
     """
-    violations = _membership(pods, plan)
+    violations = _membership(pods, plan) + _torn(plan, together)
     by_uid = {pod.uid: pod for pod in pods}
     books: dict[str, _Books] = {}
     for placement in plan.placements:
@@ -86,6 +95,19 @@ def _membership(pods: Sequence[Pod], plan: Plan) -> list[Violation]:
                 Violation(pod_uid=uid, node=node, rule=Rule.POD_TWICE if uid in known else Rule.POD_UNKNOWN),
             )
     wrong += [Violation(pod_uid=uid, node="", rule=Rule.POD_MISSING) for uid in sorted(missing)]
+    return wrong
+
+
+def _torn(plan: Plan, together: Iterable[Collection[str]]) -> list[Violation]:
+    placed = {placement.pod_uid: placement.berth.node for placement in plan.placements}
+    wrong: list[Violation] = []
+    for gang in together:
+        seated = sorted(uid for uid in gang if uid in placed)
+        if 0 < len(seated) < len(gang):
+            wrong += [
+                Violation(pod_uid=uid, node=placed[uid], rule=Rule.GANG_TORN, wanted=len(gang), free=len(seated))
+                for uid in seated
+            ]
     return wrong
 
 

@@ -15,10 +15,18 @@ class Reason(Enum):
     NO_NODE_ALLOWED = "NoNodeAllowed"  # selector, affinity, taints or cordon exclude every node
     NO_SUCH_DEVICE = "NoSuchDevice"  # no allowed node has a device that could ever hold the request
     INSUFFICIENT = "Insufficient"  # allowed nodes exist, but not enough is free on any of them now
+    HOST_PORT = "HostPortTaken"  # the nodes that have room have a host port taken that it wants
+    TOPOLOGY_SPREAD = "TopologySpread"  # the nodes that have room would break its topology spread constraint
+    POD_AFFINITY = "PodAffinity"  # the nodes that have room are not where the pods are that it must join
+    POD_ANTI_AFFINITY = "PodAntiAffinity"  # on the nodes that have room it must avoid others, or they avoid it
+    VOLUME = "VolumeNotReady"  # a volume claim that it mounts does not exist, or is not bound and nobody binds it
     NO_WARM_NODE = "NoWarmNode"  # no room, and no warm node of the pool that serves it: the pool orders one
     MALFORMED = "Malformed"  # the pod cannot be read
     UNMODELLED_CONSTRAINT = "UnmodelledConstraint"  # placed by candidates, never pinned
     FOREIGN_GATE = "ForeignGate"  # somebody else holds it with another scheduling gate
+    GANG_INCOMPLETE = "GangIncomplete"  # members of its gang are missing, or nobody says how many there are
+    GANG_DOES_NOT_FIT = "GangDoesNotFit"  # the members of its gang do not all fit at once
+    SEAT_AWAITED = "SeatAwaited"  # a berth is kept for it, and whoever holds it still leaves
     PLANNER_FAULT = "PlannerFault"  # planning it failed by a fault of ours; it is tried again
 
 

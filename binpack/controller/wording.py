@@ -101,5 +101,7 @@ def _sentence(pod: Pod, unplaced: Unplaced) -> str:
             return f"has a constraint that is not planned yet: {unplaced.detail or ', '.join(pod.unmodelled)}"
         case Reason.FOREIGN_GATE:
             return f"is held by another gate: {unplaced.detail}"
+        case Reason.GANG_INCOMPLETE | Reason.GANG_DOES_NOT_FIT | Reason.SEAT_AWAITED:
+            return unplaced.detail
         case Reason.PLANNER_FAULT:
             return f"could not be planned by a fault of the planner, which tries again: {unplaced.detail}"

@@ -1,0 +1,125 @@
+"""What is free on one node of a gang's search, and what would be after one more member: exact, in plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, islice
+from typing import Final
+
+from binpack.fit import least_milli, mismatch, missing, serves, usable
+from binpack.state import DeviceState, NodeState
+from fleet.device import AskKind, DeviceAsk
+from fleet.pod import Berth, Pod
+
+# Ways to choose devices on one node that are looked at; a node of eight like devices has one.
+_MOST_WAYS: Final = 64
+KNOWN_KINDS: Final = frozenset({AskKind.CLASSIC, AskKind.CHOSEN, AskKind.SHARE})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Room:
+    """One node as the search sees it.
+
+    Attributes:
+        state: What is free.
+        allowed: By kind, whether names, labels and taints allow it; equal on nodes that constraints cannot tell apart.
+    """
+
+    state: NodeState
+    allowed: tuple[bool, ...]
+
+    @cached_property
+    def looks(self) -> tuple[object, ...]:
+        """Return everything that counts of it: rooms that look alike are as good as each other."""
+        state = self.state
+        cards = sorted((*_looks(device), device.users == 0) for device in state.devices)
+        return (self.allowed, state.free, tuple(cards), state.node.is_sharing, bool(state.blocked))
+
+    @cached_property
+    def tightness(self) -> tuple[int, int, int]:
+        """Return how much is left: whole devices, milli-GPU, milli-CPU; the least is the tightest."""
+        devices = [device for device in self.state.devices if device.device.is_healthy]
+        return (
+            sum(device.users == 0 for device in devices),
+            sum(max(0, device.free_milli) for device in devices),
+            self.state.free.milli_cpu,
+        )
+
+
+def room_of(state: NodeState, kinds: Sequence[Pod]) -> Room:
+    """Return a node's room for pods of these kinds."""
+    return Room(state=state, allowed=tuple(mismatch(pod, state.node) is None for pod in kinds))
+
+
+def ways(pod: Pod, state: NodeState) -> tuple[tuple[str, ...], ...]:
+    """Return the choices of devices that differ in what they leave, tightest first; () where the pod does not fit."""
+    if missing(pod, state):
+        return ()
+    ask = pod.ask
+    if ask is None or ask.kind is AskKind.CLASSIC:
+        return ((),)
+    free = [device for device in state.devices if usable(ask, device)]
+    free.sort(key=lambda device: (device.free_milli, device.device.model, device.free_mib or 0))
+    found: dict[tuple[object, ...], tuple[str, ...]] = {}
+    for chosen in islice(combinations(free, ask.count), 16 * _MOST_WAYS):
+        found.setdefault(tuple(map(_looks, chosen)), tuple(device.device.id for device in chosen))
+        if len(found) == _MOST_WAYS:
+            break
+    return tuple(found.values())
+
+
+def has_few_ways(pod: Pod, state: NodeState) -> bool:
+    """Return True if `ways` names all the choices there are."""
+    return len(state.devices) <= 8 or pod.ask is None or pod.ask.count == 1 or len({*map(_looks, state.devices)}) == 1
+
+
+def most(pod: Pod, state: NodeState) -> int:
+    """Return an upper limit of how many such pods fit beside each other, names and labels aside."""
+    wanted, free = pod.requests, state.free
+    pairs = [
+        (wanted.milli_cpu, free.milli_cpu),
+        (wanted.memory_bytes, free.memory_bytes),
+        (wanted.pod_slots, free.pod_slots),
+        *((amount, free.of(name)) for name, amount in wanted.extended),
+    ]
+    limit = min((max(0, have) // amount for amount, have in pairs if amount > 0), default=10**6)
+    ask = pod.ask
+    if ask is None or not limit:
+        return limit
+    if state.blocked or not serves(ask, state.node):
+        return 0
+    return min(limit, sum(_times(ask, device) for device in state.devices if usable(ask, device)) // ask.count)
+
+
+def booked(pod: Pod, berth: Berth, state: NodeState) -> NodeState:
+    """Return what is free once the pod holds the berth, in which it fits; no named devices = the first free ones."""
+    ask = pod.ask
+    if ask is None:
+        return replace(state, free=state.free - pod.requests)
+    taken = set(berth.devices)
+    if ask.kind is AskKind.CLASSIC:
+        taken = {device.device.id for device in [d for d in state.devices if usable(ask, d)][: ask.count]}
+    devices = tuple([_held(ask, device) if device.device.id in taken else device for device in state.devices])
+    return replace(state, free=state.free - pod.requests, devices=devices)
+
+
+def _held(ask: DeviceAsk, device: DeviceState) -> DeviceState:
+    if ask.is_whole:
+        return replace(device, free_milli=0, free_mib=None if device.free_mib is None else 0, users=device.users + 1)
+    free_mib = None if device.free_mib is None else device.free_mib - ask.memory_mib
+    return replace(device, free_milli=device.free_milli - ask.milli_gpu, free_mib=free_mib, users=device.users + 1)
+
+
+def _times(ask: DeviceAsk, device: DeviceState) -> int:
+    if ask.is_whole:
+        return 1
+    least = least_milli(ask, device)
+    times = 10**6 if not ask.milli_gpu else device.free_milli // max(1, least)
+    return times if device.free_mib is None or not ask.memory_mib else min(times, device.free_mib // ask.memory_mib)
+
+
+def _looks(device: DeviceState) -> tuple[object, ...]:
+    card = device.device
+    return (card.model, device.free_milli, -1 if device.free_mib is None else device.free_mib, card.is_healthy)

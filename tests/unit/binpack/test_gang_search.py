@@ -1,0 +1,103 @@
+"""Gangs on small worlds: placed exactly where brute force finds a way, each berth held by the verifier."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binpack.check import check
+from binpack.fit import missing, usable
+from binpack.gangs.place import Refusal, place
+from binpack.gangs.room import booked
+from binpack.gangs.search import seek
+from binpack.index import Index
+from fleet.device import AskKind
+from fleet.plan import Placement, Plan, Reason
+from fleet.pod import Berth
+from tests.support.berths import chosen, pod, seat, share
+from tests.support.worlds import batches, clusters
+
+
+def brute(pods, states):
+    """Try every node and every set of devices for every pod."""
+    if not pods:
+        return True
+    first, rest = pods[0], pods[1:]
+    for name, state in states.items():
+        if first.constraints.mismatch(name, state.node.labels, state.node.taints, state.node.is_cordoned):
+            continue
+        if missing(first, state):
+            continue
+        ask = first.ask
+        sets = [()]
+        if ask is not None and ask.kind is not AskKind.CLASSIC:
+            able = [device.device.id for device in state.devices if usable(ask, device)]
+            sets = combinations(able, ask.count)
+        for devices in sets:
+            if brute(rest, {**states, name: booked(first, Berth(node=name, devices=devices), state)}):
+                return True
+    return False
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters(4), batches(5))
+def test_a_gang_is_placed_exactly_where_brute_force_finds_a_way(states, pods):
+    index = Index(states)
+    by_name = {state.node.name: state for state in states}
+    before = index.potential()
+    answer = place(index, by_name.get, pods)
+    assert index.potential() == before
+    if isinstance(answer, Refusal):
+        assert not brute(pods, by_name)
+        assert {one.pod_uid for one in answer.unplaced} == {one.uid for one in pods}
+        assert answer.fitted < len(pods)
+    else:
+        assert check(by_name, pods, Plan(placements=answer), together=[{one.uid for one in pods}]) == ()
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters(4), batches(5))
+def test_the_search_alone_is_exact_too(states, pods):
+    by_name = {state.node.name: state for state in states}
+    sought = seek(pods, states, 10_000)
+    assert bool(sought.berths) == brute(pods, by_name)
+    assert sought.is_proven
+    if sought.berths:
+        placements = tuple(Placement(pod_uid=one.uid, berth=berth) for one, berth in sought.berths)
+        assert check(by_name, pods, Plan(placements=placements)) == ()
+
+
+@settings(max_examples=50, deadline=None)
+@given(clusters(4), batches(6), st.integers(0, 12))
+def test_a_search_that_was_cut_claims_no_proof(states, pods, budget):
+    sought = seek(pods, states, budget)
+    assert sought.steps <= budget
+    if not sought.berths and sought.is_proven:
+        assert not brute(pods, {state.node.name: state for state in states})
+
+
+def test_backtracking_finds_what_the_first_choice_spoils():
+    """Members that would rather have the same node: one of them must take the other."""
+    states = [seat("big", [1000] * 4, cpu=8), seat("small", [1000] * 2, cpu=64)]
+    pods = [pod("wide", ask=chosen(4), cpu=4), pod("a", ask=share(500), cpu=30), pod("b", ask=chosen(1), cpu=30)]
+    answer = place(Index(states), {state.node.name: state for state in states}.get, pods)
+    assert {one.pod_uid: one.berth.node for one in answer} == {"wide": "big", "a": "small", "b": "small"}
+
+
+def test_a_gang_that_fits_by_sum_only_is_refused_with_the_numbers():
+    states = [seat(f"n{i}", [1000] * 3) for i in range(4)]
+    answer = place(Index(states), {s.node.name: s for s in states}.get, [pod(f"p{i}", ask=chosen(2)) for i in range(6)])
+    assert isinstance(answer, Refusal)
+    assert answer.is_proven
+    assert answer.fitted == 4
+    assert {one.reason for one in answer.unplaced} == {Reason.GANG_DOES_NOT_FIT}
+    assert "4 of 6 members fit at once: 12 GPUs and 6 cores asked, 12 GPUs" in answer.unplaced[0].detail
+
+
+def test_a_member_that_fits_nowhere_is_named():
+    states = [seat("n1", [1000] * 2)]
+    pods = [pod("small", ask=chosen(1)), pod("wide", ask=chosen(8))]
+    answer = place(Index(states), {s.node.name: s for s in states}.get, pods)
+    assert "member wide fits nowhere, even alone: needs 8 free devices on one node" in answer.unplaced[0].detail
