@@ -198,6 +198,12 @@ class Arrays:
         """
         self._book(pod, berth, -1)
 
+    def known_classes(self) -> list[NodeClass]:
+        """Return the classes of the nodes there are."""
+        return [
+            self.classes[number] for number in np.unique(self.node_class[: self.count][self.live[: self.count] > 0])
+        ]
+
     def extended(self, name: str) -> Ints:
         """Return the free amounts of one extended resource, (capacity,)."""
         column = self._extended.get(name)

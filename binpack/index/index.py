@@ -19,6 +19,7 @@ from binpack.index.potential import Potential, Weights, grained
 from binpack.index.reservation import Reservations
 from binpack.index.scorer import Scorer
 from binpack.index.scores import PodClass, ScoreCache
+from binpack.index.unseen import with_unseen
 from binpack.state import NodeState
 from fleet.device import AskKind
 from fleet.plan import Placement, Unplaced
@@ -34,7 +35,7 @@ class Index:
     The cost of (pod, node, devices) is, in milli-GPU::
 
         Phi(node after) - Phi(node)  + contention * max(G, 300) * u(model)  + what a less preferred model costs
-        + B if the node is reserved for others  + a best-fit tie-break
+        + B if it takes a seat kept for others  + a best-fit tie-break
 
     Equal costs go to the smallest node name, so the answer depends on the state alone, not on the order
     in which nodes were added. A pod is left out only if no node can hold it; CPU-only pods have nodes with devices as
@@ -155,7 +156,7 @@ class Index:
         mix = self._lessons.learn([shape_of(pod, device_mib) for pod in pods])
         if mix is None or not mix.total_milli_gpu:
             return False
-        self.set_mix(mix)
+        self.set_mix(with_unseen(mix, self._arrays.known_classes()))
         return True
 
     def set_mix(self, mix: Mix) -> None:
@@ -209,12 +210,13 @@ class Index:
     def _costs(self, pod: Pod) -> tuple[Floats, Ints]:
         """Return the cost on every slot, (count,), inf where the pod does not fit, and the best device's position."""
         self._refresh()
-        score, position = self._cache.scores(PodClass.of(pod))
+        score, kept = self._cache.scores(PodClass.of(pod))
+        position = kept.astype(np.int64, copy=False)
         cost = score + self._surcharge(pod)
-        charged = self._reservations.charged(pod)
+        charged = self._reservations.charged(pod, position)
         if charged is not None:
             cost[charged] += self._weights.reserved_milli
-        return cost, position.astype(np.int64, copy=False)
+        return cost, position
 
     def _spare_devices(self, cost: Floats, has_room: Bools) -> None:
         """Make nodes with devices the last resort of a CPU-only pod while another node has room."""
@@ -261,7 +263,9 @@ class Index:
     def _recount(self) -> None:
         """Make prices and reservations anew, which depend on how many nodes of which kind there are."""
         arrays = self._arrays
-        self._reservations = Reservations(arrays, self._mix, self._weights.reservation_factor)
+        self._reservations = Reservations(
+            arrays, self._mix, self._weights.reservation_factor, self._weights.reservation_margin
+        )
         self._price = self._prices()
         arrays.changed.clear()
         arrays.has_new_inventory = False

@@ -42,8 +42,9 @@ class Weights:
     Attributes:
         device_value: lD; stranded_cpu: lX; left_over: lS; fragment: lF; small_exponent: that of b_m.
         contention: Price of one milli-GPU of a model that constrained demand would fill exactly.
-        reservation_factor: Whole nodes kept for each one that the demand mix will want of what is still free.
-        reserved_milli: What breaking into a reserved node costs.
+        reservation_factor: Seats of several devices kept for each one that the mix will want of what is still free.
+        reservation_margin: Further seats kept, in standard deviations of that number.
+        reserved_milli: What taking a kept seat costs.
         lesser_model_milli: What each step down a pod's order of preference costs, per device.
     """
 
@@ -54,6 +55,7 @@ class Weights:
     small_exponent: float = -3.0
     contention: float = 0.1
     reservation_factor: float = 1.5
+    reservation_margin: float = 1.0
     reserved_milli: float = 3000.0
     lesser_model_milli: float = 200.0
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from binpack.index import Index, Weights
+from binpack.index import Index, Mix, Shape, Weights
 from binpack.planner import draft, question_of
 from binpack.solver import wire
 from binpack.solver.instance import Budget, PodGroup
@@ -21,6 +21,10 @@ from tests.support.worlds import batches, clusters
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The potential alone: no price of models, no reserves, nothing for lesser models.
 BARE = Weights(contention=0.0, reserved_milli=0.0, lesser_model_milli=0.0)
+# Half of the demand wants whole nodes of eight devices.
+EIGHTS = Mix.of(
+    {Shape(milli_cpu=64_000, count=8, milli_gpu=1000): 1, Shape(milli_cpu=1000, count=1, milli_gpu=1000): 8}
+)
 
 
 def sketch_of(question):
@@ -163,7 +167,7 @@ def test_a_question_travels_unchanged(states, pods):
 
 def test_breaking_into_a_whole_node_is_charged_once_and_not_to_its_owner():
     """Nodes kept for 8-GPU pods: two shares on one broken node cost one node, an 8-GPU pod none."""
-    index = Index([seat(f"n{i}", [1000] * 8, cpu=96) for i in range(3)])
+    index = Index([seat(f"n{i}", [1000] * 8, cpu=96) for i in range(3)], mix=EIGHTS)
     pods = [pod("a", ask=share(470)), pod("b", ask=share(500)), pod("c", ask=chosen(8), cpu=8)]
     question = question_of(index, pods, draft(index, pods))
     sketch = sketch_of(question)
@@ -183,7 +187,7 @@ def test_breaking_into_a_whole_node_is_charged_once_and_not_to_its_owner():
 
 
 def test_only_a_node_that_is_kept_is_broken_into_and_not_by_a_cpu_pod_that_leaves_enough():
-    index = Index([seat("n1", [1000] * 8, cpu=96), seat("n2", [1000] * 7 + [900], cpu=96)])
+    index = Index([seat("n1", [1000] * 8, cpu=96), seat("n2", [1000] * 7 + [900], cpu=96)], mix=EIGHTS)
     pods = [pod("a", ask=share(470)), pod("b", ask=share(500)), pod("c", cpu=1), pod("d", cpu=80)]
     question = question_of(index, pods, draft(index, pods))
     sketch = sketch_of(question)
