@@ -41,6 +41,7 @@ class SpareReason(StrEnum):
     FITS_ELSEWHERE = "FitsElsewhere"
     NO_ROOM_ELSEWHERE = "NoRoomElsewhere"
     POD_STAYS = "PodStays"  # one of its pods may not be moved
+    BUDGET = "DisruptionBudget"  # a budget of one of its pods lets nobody go, however healthy all are
     WANTED = "WaitingPodFits"  # a pod that waits could use it
     KEPT = "Kept"  # a person wants it left alone
     CLAIMED = "Claimed"  # somebody is on the way to it
@@ -57,12 +58,14 @@ class Tenancy:
         state: What is free on it, as pods see it while it is open: no cordon, no taint of the pool.
         pods: Those that use it.
         strangers: Keys of pods that use it and are not known any closer: they stay.
+        guarded: Why pods on it could never be evicted: what their disruption budgets say, in words.
         in_index: Whether the index has it: one that is being given up is in no index.
     """
 
     state: NodeState
     pods: tuple[Pod, ...]
     strangers: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
     in_index: bool = True
 
     @property
@@ -238,6 +241,8 @@ def _obstacle(tenancy: Tenancy, waiting: Sequence[Pod]) -> Finding | None:
         why = stays(pod)
         if why is not None and not (why is Stays.NOT_RUNNING and pod.is_terminating):
             return Finding(node=name, reason=SpareReason.POD_STAYS, detail=f"{pod.key} stays: {why.value}")
+    if tenancy.guarded:
+        return Finding(node=name, reason=SpareReason.BUDGET, detail=tenancy.guarded[0])
     for pod in waiting:
         if mismatch(pod, node) is None and not missing(pod, tenancy.state):
             return Finding(node=name, reason=SpareReason.WANTED, detail=f"{pod.key} waits and fits here")

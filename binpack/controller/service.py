@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from binpack.config import PlannerSettings
+from binpack.controller.budget_feed import Budgets, watch_budgets
 from binpack.controller.claims import Claims
 from binpack.controller.deciding import Decider
 from binpack.controller.metrics import PlannerMetrics, WaitingCollector
@@ -87,7 +88,10 @@ class Planner:
             )
             claims = Claims(Claimer(client, lambda: uuid.uuid4().hex))
             recorder = EventRecorder(client, self._clock, labels.DOMAIN + "/planner")
-            spares = Spares(world, client, recorder, self._clock, self.metrics, after_s=self._settings.spare_after_s)
+            budgets = Budgets()
+            spares = Spares(
+                world, budgets, client, recorder, self._clock, self.metrics, after_s=self._settings.spare_after_s
+            )
             turns = Turns(
                 world,
                 PodWriter(client),
@@ -111,6 +115,7 @@ class Planner:
                 group.create_task(feed.run())
                 # Planning goes on without it: a cluster may have no pools, or not let us see them.
                 group.create_task(watch_pools(client, self._clock, world, turns.wake).run())
+                group.create_task(watch_budgets(client, self._clock, budgets).run())
                 await feed.refresh()
                 # What was listed lives long and goes in no cycles: the collector need not walk it again.
                 gc.collect()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.tenancies import tenancies
 from binpack.controller.world import World
@@ -34,6 +35,7 @@ class Spares:
     def __init__(
         self,
         world: World,
+        budgets: Budgets,
         client: Client,
         recorder: EventRecorder,
         clock: Clock,
@@ -42,6 +44,7 @@ class Spares:
         after_s: float,
     ) -> None:
         self._world = world
+        self._budgets = budgets
         self._client = client
         self._recorder = recorder
         self._clock = clock
@@ -62,7 +65,7 @@ class Spares:
         self._world.refresh()
         found = look(
             self._world.index,
-            tenancies(self._world),
+            tenancies(self._world, self._budgets),
             self._world.kinds_waiting(),
             self._records,
             self._clock.monotonic_s(),

@@ -118,14 +118,14 @@ def _pod_term(term: PodTermObject, namespace: str) -> PodTerm:
         namespaces = (namespace,)
     return PodTerm(
         key=term.topology_key,
-        selector=_selector(term.label_selector),
+        selector=selector_from(term.label_selector),
         namespaces=namespaces,
-        namespace_selector=_selector(term.namespace_selector),
+        namespace_selector=selector_from(term.namespace_selector),
     )
 
 
 def _spread(spread: SpreadObject, labels: Mapping[str, str]) -> Spread:
-    selector = _selector(spread.label_selector)
+    selector = selector_from(spread.label_selector)
     if selector is not None:
         # API servers before 1.34 leave it to the scheduler to put these into the selector.
         merged = {
@@ -145,7 +145,8 @@ def _spread(spread: SpreadObject, labels: Mapping[str, str]) -> Spread:
     )
 
 
-def _selector(obj: LabelSelectorObject | None) -> Selector | None:
+def selector_from(obj: LabelSelectorObject | None) -> Selector | None:
+    """Return the selector; None where none is given, which is not the empty one that selects everything."""
     if obj is None:
         return None
     pairs = [Requirement(key=key, operator="In", values=(value,)) for key, value in (obj.match_labels or {}).items()]
