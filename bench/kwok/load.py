@@ -51,6 +51,10 @@ class Bound:
         return quantile(self.latencies_s, q) or 0.0
 
 
+def _owner(uid: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": uid, "controller": True}
+
+
 class Pace:
     """Lets one through every 1/rate seconds, whoever waits; those that came late do not catch up in a burst."""
 
@@ -93,7 +97,7 @@ def pod_object(
     Args:
         name: metadata.name.
         namespace: metadata.namespace.
-        owner_uid: uid of the owner that `prepare` made.
+        owner_uid: uid of the owner that `prepare` made; "" = the pod stands alone.
         gpus: Whole devices.
         node: Where it is bound; "" = somebody is to place it.
         scheduler: Whose it is; "" = the default, which our policy changes in a managed namespace.
@@ -112,9 +116,7 @@ def pod_object(
                 "pod-template-hash": "5d9c7b8f6",
                 **(marks or {}),
             },
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "ConfigMap", "name": OWNER, "uid": owner_uid, "controller": True}
-            ],
+            "ownerReferences": [_owner(owner_uid)] if owner_uid else [],
         },
         "spec": {
             **({"nodeName": node} if node else {}),

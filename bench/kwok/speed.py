@@ -144,8 +144,8 @@ def _one(
 
 def _pod(name: str, side: Side, owner_uid: str) -> dict[str, Any]:
     if side is Side.KAI:
-        of_kai = {"scheduler": kai_side.SCHEDULER_NAME, "marks": kai_side.QUEUE_LABEL}
-        return load.pod_object(name, side.namespace, owner_uid, **of_kai)
+        # KAI makes one group of all pods of one owner; replicas of a Deployment it takes one by one, as here.
+        return load.pod_object(name, side.namespace, "", scheduler=kai_side.SCHEDULER_NAME, marks=kai_side.QUEUE_LABEL)
     return load.pod_object(name, side.namespace, owner_uid)
 
 

@@ -96,7 +96,11 @@ def _packing_rows(shown: Table, kai: dict[str, Any], ours: dict[str, Any]) -> No
         "more than KAI",
         _verdict(ours["allocated_ratio"] > kai["allocated_ratio"]),
     )
-    shown.add_row("  pods/s", *(f"{one['pods_per_s']:.1f}" for one in (kai, ours)), "", "", "")
+    for title, name in (("pods/s", "pods_per_s"), ("created to bound, p99, s", "p99_s")):
+        shown.add_row(f"  {title}", *(f"{one[name]:.1f}" for one in (kai, ours)), "", "", "")
+    shown.add_row(
+        "  nodes given away more than whole", *(str(len(one["over_allocated"])) for one in (kai, ours)), "", "", ""
+    )
 
 
 def _memory_rows(shown: Table, one: dict[str, Any]) -> None:

@@ -28,7 +28,8 @@ from fleet.kube.client import Client
 NAMES = ("kai-scheduler", "kai-binder", "kai-podgrouper")
 SCHEDULER_NAME = "kai-scheduler"
 QUEUE_LABEL = {"kai.scheduler/queue": "default-queue"}
-FRACTION = "gpu-fraction"
+_FRACTION = "gpu-fraction"
+_SHARED_CONFIG = "runai/shared-gpu-configmap"
 RESERVATIONS = "kai-resource-reservation"
 _RESERVED_INDEX = "run.ai/reserve_for_gpu_index"
 _NAMESPACES = ("kai-scheduler", RESERVATIONS, "kai-scale-adjust")
@@ -36,6 +37,11 @@ _RATE = "5000"
 _START_S = 120.0
 _ESTABLISHED_S = 60.0
 _LOOK_EVERY_S = 0.2
+
+
+def fraction_notes(name: str, ratio: float) -> dict[str, str]:
+    """Return the annotations of a pod that asks this part of a card; the second is what KAI's admission adds."""
+    return {_FRACTION: f"{ratio:g}", _SHARED_CONFIG: f"{name}-shared-gpu"}
 
 
 class Kai:
@@ -57,6 +63,7 @@ class Kai:
         self._kubectl = kubectl
         self._environ = {**environ, "KUBECONFIG": str(cluster.kubeconfig)}
         self._supervisor = Supervisor(cluster.layout, self._environ, clock)
+        self._clock = clock
         self._is_prepared = False
 
     def start(self) -> None:
@@ -118,7 +125,7 @@ class Kai:
             return
         objects = self._programs / OBJECTS
         self._apply("apply", "--server-side", "-f", str(objects / "definitions"))
-        self._apply("wait", "--for=condition=Established", f"--timeout={_ESTABLISHED_S:.0f}s", "crd", "--all")
+        self._until_established()
         for name in _NAMESPACES:
             made = self._call("create", "namespace", name)
             if made.returncode != 0 and "AlreadyExists" not in made.stderr:
@@ -128,6 +135,17 @@ class Kai:
             raise RivalError(f"service account {RESERVATIONS} could not be made: {made.stderr[-300:]}")
         self._apply("apply", "--server-side", "-f", str(objects / "queues.yaml"))
         self._is_prepared = True
+
+    def _until_established(self) -> None:
+        """Wait until every definition is served; kubectl itself gives up on one that has no status yet."""
+        deadline_s = self._clock.monotonic_s() + _ESTABLISHED_S
+        while True:
+            asked = self._call("wait", "--for=condition=Established", "--timeout=5s", "crd", "--all")
+            if asked.returncode == 0:
+                return
+            if self._clock.monotonic_s() > deadline_s:
+                raise RivalError(f"KAI's definitions are not served: {asked.stderr[-500:]}")
+            self._clock.sleep_blocking(_LOOK_EVERY_S)
 
     def _apply(self, *arguments: str) -> None:
         done = self._call(*arguments)
