@@ -72,6 +72,21 @@ class Tally:
             left.milli_gpu[name] = left.milli_gpu.get(name, 0) - ask.milli_gpu
         self.allocated_milli_gpu += ask.milli_gpu * len(berth.devices)
 
+    def unbook(self, pod: Pod, berth: Berth) -> None:
+        """Undo `book`; a device that would have more than it is, is noted in `faults`."""
+        left = self._left[berth.node]
+        left.milli_cpu += pod.requests.milli_cpu
+        left.memory_bytes += pod.requests.memory_bytes
+        left.pod_slots += pod.requests.pod_slots
+        ask = pod.ask
+        if ask is None:
+            return
+        for name in berth.devices:
+            left.milli_gpu[name] += ask.milli_gpu
+            if left.milli_gpu[name] > 1000:
+                self.faults.append(f"{pod.name}: device {name} of {berth.node} got more back than it gave")
+        self.allocated_milli_gpu -= ask.milli_gpu * len(berth.devices)
+
     def where_it_fits(self, pod: Pod) -> str | None:
         """Return the first node that could hold the pod now, None if there is none."""
         for left in self._left.values():

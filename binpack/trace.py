@@ -24,6 +24,7 @@ MIB: Final = 2**20
 _POD_SLOTS: Final = 10_000  # the published runs limit pods by resources alone
 _NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")  # gpu_spec may be left out
+_TIME_COLUMNS: Final = ("creation_time", "deletion_time")
 
 
 def load_nodes(source: str | Path = "openb") -> tuple[Node, ...]:
@@ -50,6 +51,22 @@ def load_pods(source: str | Path = "default") -> tuple[Pod, ...]:
     """
     name = f"pods_{source}.csv.gz" if str(source) in traces() else None
     return tuple(_pod(row) for row in _rows(source, name, _POD_COLUMNS))
+
+
+def load_lives(source: str | Path = "default") -> dict[str, float]:
+    """Return by name how long the pods of a shipped trace or of a CSV file lived, from creation to deletion, seconds.
+
+    Raises:
+        DecodeError: The trace does not exist or carries no times, or a row cannot be read or ends before it begins.
+    """
+    name = f"pods_{source}.csv.gz" if str(source) in traces() else None
+    lives: dict[str, float] = {}
+    for row in _rows(source, name, ("name", *_TIME_COLUMNS)):
+        created_s, deleted_s = (row.number(column, 2**40) for column in _TIME_COLUMNS)
+        if deleted_s < created_s:
+            raise DecodeError(f"{row.where}: deletion_time is before creation_time")
+        lives[row.text("name")] = float(deleted_s - created_s)
+    return lives
 
 
 def traces() -> tuple[str, ...]:

@@ -48,6 +48,11 @@ class Peer:
         self.arrays.take(pod, berth)
         self.arrays.changed.clear()
 
+    def give_back(self, pod: Pod, berth: Berth) -> None:
+        """Undo `take`."""
+        self.arrays.give_back(pod, berth)
+        self.arrays.changed.clear()
+
     def place(self, pod: Pod, *, with_shortfall: bool = True) -> Placement | Unplaced:
         """Return the berth of the highest score, or why there is none; nothing is booked."""
         cost, position = self._cache.scores(PodClass.of(pod))
