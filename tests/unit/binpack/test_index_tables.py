@@ -54,11 +54,27 @@ def test_lessons_come_at_50_100_200_and_so_on() -> None:
 def test_lessons_stay_small_and_keep_the_frequent_shapes() -> None:
     lessons = Lessons()
     lessons.learn([WHOLE] * 1000)
-    for step in range(3):
-        mix = lessons.learn([Shape(milli_cpu=step * 10_000 + i) for i in range(5000)])
-    assert mix is not None
-    assert mix.shapes[0][0] == WHOLE
-    assert len(mix.shapes) <= 4096
+    mixes = [lessons.learn([Shape(milli_cpu=step * 10_000 + i) for i in range(5000)]) for step in range(9)]
+    taught = [mix for mix in mixes if mix is not None]
+    assert len(taught) > 1
+    for mix in taught:
+        assert mix.shapes[0][0] == WHOLE
+        assert len(mix.shapes) <= 4096
+
+
+def test_what_was_seen_fades_by_half_every_6400_pods() -> None:
+    lessons = Lessons()
+    other, once = Shape(milli_cpu=2000), Shape(milli_cpu=3000)
+    lessons.learn([WHOLE] * 12_799)
+    shares: list[tuple[int, float, bool]] = []
+    for i in range(1, 25_603):
+        mix = lessons.learn([once if i == 1 else other])
+        if mix is not None:
+            found = dict(mix.shapes)
+            shares.append((i, found.get(WHOLE, 0) / sum(found.values()), once in found))
+    assert [i for i, _, _ in shares] == pytest.approx([1, 6400, 12_800, 19_200, 25_600], abs=4)
+    assert [share for _, share, _ in shares] == pytest.approx([1.0, 0.5, 0.25, 0.125, 0.0625], abs=0.001)
+    assert [is_known for _, _, is_known in shares] == [True, True, False, False, False]
 
 
 def test_contention_is_levelled_as_published_for_gpuspec33() -> None:
