@@ -18,6 +18,7 @@ from fleet import labels
 from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Taint, Toleration
 from fleet.kube.decode import pod_from
 from fleet.kube.patches import pin_patch
+from fleet.plan import Placement
 from fleet.pod import Berth, Owner
 from tests.support.builders import a_node, a_pod, pod_json, pod_object
 from tests.support.json_patch import apply
@@ -176,6 +177,26 @@ def test_the_index_is_left_as_it_was():
     before = town.index.potential()
     town.look()
     assert town.index.potential() == before
+
+
+def test_a_marked_node_takes_newcomers_only_where_nothing_else_has_room():
+    town = Town([of_pool("a", gpus=1, is_spare=True), of_pool("b", gpus=4)], [])
+    pod = a_pod("p", classic=1)
+    assert town.index.place(pod).berth.node == "b"
+    assert town.index.place(a_pod("q", classic=4)).berth.node == "b"
+    town.index.take(a_pod("q", classic=4), Berth(node="b"))
+    assert town.index.place(pod).berth.node == "a"
+    town.index.set_node(replace(town.states["a"], node=replace(town.states["a"].node, is_spare=False)))
+    assert town.index.place(pod).score < 10_000
+    town.index.remove_node("a")
+    assert not isinstance(town.index.place(pod), Placement)
+
+
+def test_a_budget_that_lets_nobody_go_keeps_its_node():
+    town = Town([of_pool("a"), a_node("n", gpus=1, is_sharing=False)], [on("a", "p")])
+    guarded = [replace(one, guarded=("budget x wants 1 of 1 healthy",)) for one in town.tenancies()]
+    found = look(town.index, guarded, (), {}, 0.0, after_s=1.0).findings
+    assert [(one.reason, one.detail) for one in found] == [(SpareReason.BUDGET, "budget x wants 1 of 1 healthy")]
 
 
 # -- exhaustively, on small worlds ------------------------------------------------------------------------------
