@@ -31,21 +31,23 @@ class Room:
     allowed: tuple[bool, ...]
 
     @cached_property
+    def cards(self) -> tuple[tuple[object, ...], ...]:
+        """Return everything that counts of each device."""
+        return tuple((*_looks(device), device.users == 0) for device in self.state.devices)
+
+    @cached_property
     def looks(self) -> tuple[object, ...]:
         """Return everything that counts of it: rooms that look alike are as good as each other."""
         state = self.state
-        cards = sorted((*_looks(device), device.users == 0) for device in state.devices)
-        return (self.allowed, state.free, tuple(cards), state.node.is_sharing, bool(state.blocked))
+        return (self.allowed, state.free, tuple(sorted(self.cards)), state.node.is_sharing, bool(state.blocked))
 
     @cached_property
     def tightness(self) -> tuple[int, int, int]:
         """Return how much is left: whole devices, milli-GPU, milli-CPU; the least is the tightest."""
         devices = [device for device in self.state.devices if device.device.is_healthy]
-        return (
-            sum(device.users == 0 for device in devices),
-            sum(max(0, device.free_milli) for device in devices),
-            self.state.free.milli_cpu,
-        )
+        whole = sum(device.users == 0 for device in devices)
+        milli = sum(max(0, device.free_milli) for device in devices)
+        return whole, milli, self.state.free.milli_cpu
 
 
 def room_of(state: NodeState, kinds: Sequence[Pod]) -> Room:
@@ -75,22 +77,52 @@ def has_few_ways(pod: Pod, state: NodeState) -> bool:
     return len(state.devices) <= 8 or pod.ask is None or pod.ask.count == 1 or len({*map(_looks, state.devices)}) == 1
 
 
-def most(pod: Pod, state: NodeState) -> int:
-    """Return an upper limit of how many such pods fit beside each other, names and labels aside."""
-    wanted, free = pod.requests, state.free
-    pairs = [
-        (wanted.milli_cpu, free.milli_cpu),
-        (wanted.memory_bytes, free.memory_bytes),
-        (wanted.pod_slots, free.pod_slots),
-        *((amount, free.of(name)) for name, amount in wanted.extended),
-    ]
-    limit = min((max(0, have) // amount for amount, have in pairs if amount > 0), default=10**6)
-    ask = pod.ask
-    if ask is None or not limit:
-        return limit
-    if state.blocked or not serves(ask, state.node):
-        return 0
-    return min(limit, sum(_times(ask, device) for device in state.devices if usable(ask, device)) // ask.count)
+class Want:
+    """What one kind of member asks, taken apart once: `most` is asked of it thousands of times."""
+
+    def __init__(self, pod: Pod) -> None:
+        """Take the request of a member apart."""
+        wanted, ask = pod.requests, pod.ask
+        self._milli_cpu = max(0, wanted.milli_cpu)
+        self._memory_bytes = max(0, wanted.memory_bytes)
+        self._pod_slots = max(0, wanted.pod_slots)
+        self._extended = tuple((name, amount) for name, amount in wanted.extended if amount > 0)
+        self._ask = ask
+        self._is_share = ask is not None and not ask.is_whole
+        self._usable: dict[tuple[object, ...], int] = {}
+
+    def most(self, room: Room, enough: int) -> int:
+        """Return an upper limit of how many such members fit in the room beside each other, `enough` at most.
+
+        Names and labels are not looked at.
+        """
+        state = room.state
+        free, limit = state.free, enough
+        for wanted, have in (
+            (self._milli_cpu, free.milli_cpu),
+            (self._memory_bytes, free.memory_bytes),
+            (self._pod_slots, free.pod_slots),
+        ):
+            if wanted * limit > have:
+                if wanted > have:
+                    return 0
+                limit = have // wanted
+        for name, amount in self._extended:
+            limit = min(limit, max(0, free.of(name)) // amount)
+        ask = self._ask
+        if ask is None or not limit:
+            return limit
+        if state.blocked or not serves(ask, state.node):
+            return 0
+        times = 0
+        for looks, device in zip(room.cards, state.devices, strict=True):
+            found = self._usable.get(looks)
+            if found is None:
+                found = self._usable[looks] = _times(ask, device) if usable(ask, device) else 0
+            times += found
+            if times >= limit * ask.count:
+                return limit
+        return min(limit, times // ask.count)
 
 
 def booked(pod: Pod, berth: Berth, state: NodeState) -> NodeState:
@@ -122,4 +154,6 @@ def _times(ask: DeviceAsk, device: DeviceState) -> int:
 
 def _looks(device: DeviceState) -> tuple[object, ...]:
     card = device.device
-    return (card.model, device.free_milli, -1 if device.free_mib is None else device.free_mib, card.is_healthy)
+    memory_mib = -1 if card.memory_mib is None else card.memory_mib
+    free_mib = -1 if device.free_mib is None else device.free_mib
+    return (card.model, memory_mib, device.free_milli, free_mib, card.is_healthy)
