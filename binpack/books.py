@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from binpack import mig
 from binpack.state import DeviceState, NodeState
 from fleet import labels
-from fleet.device import WHOLE_MILLI, AskKind, Device, DeviceAsk
+from fleet.berths import split_partition
+from fleet.company import NOBODY, Guest
+from fleet.device import WHOLE_MILLI, AskKind, Device, DeviceAsk, Partition
 from fleet.node import Node
 from fleet.pod import Berth, Pod
 from fleet.resources import Resources, extended_of
@@ -29,6 +32,7 @@ class Holding:
         problem: Why nobody can tell which devices it uses, or how much of them; "" = fine.
         is_ours: Our scheduler's pod, no agent's of the node.
         is_agent: Part of the node itself: a DaemonSet's, a static pod, or a warm pool's that pulls images.
+        guest: The pod as rules between pods see it.
         is_seat: Kept for a gated pod that is not there yet; those who leave for it may still be.
     """
 
@@ -41,6 +45,7 @@ class Holding:
     problem: str
     is_ours: bool = False
     is_agent: bool = False
+    guest: Guest = NOBODY
     is_seat: bool = False
 
     @property
@@ -71,6 +76,7 @@ def holding_at(pod: Pod, node: str, devices: tuple[str, ...] | None) -> Holding:
         problem=problem,
         is_ours=pod.scheduler_name == labels.SCHEDULER_NAME,
         is_agent=is_agent(pod),
+        guest=pod.guest,
     )
 
 
@@ -100,7 +106,15 @@ def account(node: Node, holdings: Collection[Holding]) -> Account:
     warnings: list[str] = []
     devices = _shared(node, holdings, blocked, warnings) if node.is_sharing else _counted(node, holdings, blocked)
     blocked.sort()
-    state = NodeState(node=node, free=_free(node, holdings), devices=devices, blocked=tuple(blocked))
+    # A seat's pod is still to come: it must not stand in its own way.
+    guests = [holding.guest for holding in holdings if holding.guest is not NOBODY and not holding.is_seat]
+    state = NodeState(
+        node=node,
+        free=_free(node, holdings),
+        devices=devices,
+        blocked=tuple(blocked),
+        guests=tuple(sorted(guests, key=hash)),
+    )
     return Account(state=state, warnings=tuple(sorted(blocked + warnings)))
 
 
@@ -123,16 +137,19 @@ def _free(node: Node, holdings: Collection[Holding]) -> Resources:
 class _Card:
     """Running books of one device."""
 
-    __slots__ = ("device", "mib", "milli", "users", "wholes")
+    __slots__ = ("device", "mib", "milli", "partitions", "users", "wholes")
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.milli = self.mib = self.users = self.wholes = 0
+        self.partitions: list[Partition] = []
 
-    def book(self, ask: DeviceAsk | None) -> None:
-        """Add one user; without a readable ask it is taken to use everything."""
+    def book(self, ask: DeviceAsk | None, partition: Partition | None) -> None:
+        """Add one user; without a readable ask, or in another mode than the record says, it uses everything."""
         self.users += 1
-        if ask is None or ask.is_whole:
+        if partition is not None and self.device.partitions is not None:
+            self.partitions.append(partition)
+        elif ask is None or ask.kind is not AskKind.SHARE or partition is not None:
             self.wholes += 1
             self.milli += WHOLE_MILLI
         else:
@@ -141,6 +158,8 @@ class _Card:
 
     def state(self) -> DeviceState:
         """Return what is left."""
+        if self.device.partitions is not None:
+            return _in_mig_mode(self.device, self.users, tuple(sorted(self.partitions)))
         memory_mib = self.device.memory_mib
         free_mib = None if memory_mib is None else memory_mib * (1 - self.wholes) - self.mib
         return DeviceState(device=self.device, free_milli=WHOLE_MILLI - self.milli, free_mib=free_mib, users=self.users)
@@ -148,6 +167,10 @@ class _Card:
     @property
     def is_overdrawn(self) -> bool:
         """Return True if more is held of it than there is."""
+        if self.device.partitions is not None:
+            geometry = mig.geometry_of(self.device)
+            is_lawful = geometry is None or mig.occupied(geometry, self.partitions) is not None
+            return self.users > 0 and not (is_lawful and self.users == len(self.partitions))
         have_mib = self.device.memory_mib
         return (
             self.milli > WHOLE_MILLI
@@ -172,19 +195,42 @@ def _shared(
         if doubt:
             blocked.append(f"pod {holding.key} on node {node.name}: {doubt}")
         for name in holding.devices or ():
-            card = cards.get(name)
+            device, partition = split_partition(name)
+            card = cards.get(device)
             if card is None:
                 warnings.append(f"pod {holding.key} holds device {node.name}/{name}, which is not there")
             else:
-                card.book(holding.ask)
+                card.book(holding.ask, partition)
     warnings += [
         f"device {node.name}/{name} is promised beyond what it has" for name, card in cards.items() if card.is_overdrawn
     ]
     for seat in seats:
         for name in seat.devices or ():
-            if name in cards:
-                cards[name].book(seat.ask)
+            device, partition = split_partition(name)
+            if device in cards:
+                cards[device].book(seat.ask, partition)
+    warnings += [
+        f"device {node.name}/{device.id} is in MIG mode, and no geometry of {device.model or 'its card'} is known: "
+        f"list its instances in {labels.MIG_DEVICES}"
+        for device in node.devices
+        if device.partitions is not None and mig.geometry_of(device) is None
+    ]
     return tuple([card.state() for card in cards.values()])
+
+
+def _in_mig_mode(device: Device, users: int, held: tuple[Partition, ...]) -> DeviceState:
+    """Return a device of which instances are held: what is free of it counts by its memory slices, for sums."""
+    geometry = mig.geometry_of(device)
+    busy = None if geometry is None or users != len(held) else mig.occupied(geometry, held)
+    free, slices = (0, 1) if geometry is None or busy is None else mig.free_slices(geometry, busy)
+    memory_mib = device.memory_mib
+    return DeviceState(
+        device=device,
+        free_milli=WHOLE_MILLI * free // slices,
+        free_mib=None if memory_mib is None else memory_mib * free // slices,
+        users=users,
+        partitions=held,
+    )
 
 
 def _doubt(holding: Holding) -> str:
@@ -198,7 +244,7 @@ def _doubt(holding: Holding) -> str:
         return f"it uses {labels.NVIDIA_GPU} here, and the kubelet chose cards that nobody recorded"
     if holding.devices is None:
         return "it uses devices and has no record of which" if holding.lacks_record else ""
-    if len(holding.devices) != ask.count:
+    if all(len(holding.devices) != one.count for one in ask.variants()):
         return f"it asks for {ask.count} device(s), and its record names {len(holding.devices)}"
     return ""
 

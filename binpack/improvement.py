@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from binpack.booking import held
+from binpack.company import Company
+from binpack.company.wishes import spreads_replicas
 from binpack.demand import UNPLACED_PRICE, demand_milli, hardest_first, price_left_out
 from binpack.index import Index
 from binpack.solver.question import Answer, Kind, Question, Seat
-from fleet.constraints import NodeConstraints
-from fleet.device import DeviceAsk
+from fleet.device import AskKind
 from fleet.plan import Placement, Plan, Reason, Source, Unplaced
 from fleet.pod import Berth, Pod
-from fleet.resources import Resources
 
 # Nodes of different cost looked at per kind of pod; of equal ones as many as pods of the kind and a few rivals.
 _NODES_PER_KIND: Final = 8
@@ -33,8 +35,27 @@ def question_of(index: Index, pods: Sequence[Pod], plan: Plan) -> Question | Non
         pods: The batch.
         plan: The draft.
     """
+    company = index.company
+    alone = {pod.uid for pod in pods if company.is_involved(pod) or _is_beyond_patterns(pod)}
+    if not alone:
+        return _question(index, pods, plan)
+    # Rules between pods, MIG instances and several ways to serve a pod are the index's business: what it found for
+    # such pods stands, and the solver plans around them.
+    theirs = [placement for placement in plan.placements if placement.pod_uid in alone]
+    free = [pod for pod in pods if pod.uid not in alone]
+    rest = tuple(placement for placement in plan.placements if placement.pod_uid not in alone)
+    with held(index, theirs, {pod.uid: pod for pod in pods}):
+        return _question(index, free, replace(plan, placements=rest))
+
+
+def _is_beyond_patterns(pod: Pod) -> bool:
+    ask = pod.ask
+    return ask is not None and (ask.kind is AskKind.PARTITION or bool(ask.alternatives))
+
+
+def _question(index: Index, pods: Sequence[Pod], plan: Plan) -> Question | None:
     placed = {placement.pod_uid for placement in plan.placements}
-    kinds = [kind for kind in _kinds(pods) if kind[0].uid in placed or index.options(kind[0], 1)]
+    kinds = [kind for kind in _kinds(pods, index.company) if kind[0].uid in placed or index.options(kind[0], 1)]
     if len(kinds) > _MOST_KINDS or sum(map(len, kinds)) < 2:
         return None
     if len(kinds) == 1 and not (plan.placements and plan.unplaced):
@@ -81,7 +102,9 @@ def improve(plan: Plan, pods: Sequence[Pod], question: Question, answer: Answer)
     """
     if not answer.seats:
         return replace(plan, solve_status=answer.status)
-    placements = _seated(question, answer)
+    asked = {uid for kind in question.kinds for uid in kind.uids}
+    kept = tuple(placement for placement in plan.placements if placement.pod_uid not in asked)
+    placements = (*kept, *_seated(question, answer))
     placed = {placement.pod_uid for placement in placements}
     reasons = {unplaced.pod_uid: unplaced for unplaced in plan.unplaced}
     unplaced = tuple(
@@ -92,6 +115,7 @@ def improve(plan: Plan, pods: Sequence[Pod], question: Question, answer: Answer)
     )
     saved_price = price_left_out(pods, plan.unplaced) - price_left_out(pods, unplaced)
     saved_cost = answer.draft_cost - answer.cost
+    saved_cost += _together(pods, plan.placements) - _together(pods, placements)
     gap = answer.gap
     if saved_price < 0 or saved_price + saved_cost < _LEAST_SAVING_MILLI:
         bound = None if gap is None else plan.objective - max(0.0, saved_price + saved_cost) - gap
@@ -107,11 +131,22 @@ def improve(plan: Plan, pods: Sequence[Pod], question: Question, answer: Answer)
     )
 
 
-def _kinds(pods: Iterable[Pod]) -> list[list[Pod]]:
+def _together(pods: Iterable[Pod], placements: Iterable[Placement]) -> float:
+    """Return what replicas cost that are placed on one node by one plan: of that neither side of a comparison knows."""
+    by_uid = {pod.uid: pod for pod in pods}
+    placed = Counter(
+        (guest.owner, placement.berth.node)
+        for placement in placements
+        if spreads_replicas(guest := by_uid[placement.pod_uid].guest)
+    )
+    return Company.togetherness(placed)
+
+
+def _kinds(pods: Iterable[Pod], company: Company) -> list[list[Pod]]:
     """Return the pods in groups that nothing tells apart, the hardest first, by name within."""
-    kinds: dict[tuple[Resources, DeviceAsk | None, NodeConstraints, int], list[Pod]] = {}
+    kinds: dict[tuple[Hashable, ...], list[Pod]] = {}
     for pod in sorted((pod for pod in pods if not pod.problems), key=hardest_first):
-        kinds.setdefault((pod.requests, pod.ask, pod.constraints, pod.priority), []).append(pod)
+        kinds.setdefault((pod.requests, pod.ask, pod.constraints, pod.priority, company.standing(pod)), []).append(pod)
     return list(kinds.values())
 
 

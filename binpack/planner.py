@@ -6,11 +6,12 @@ here), `improve`, `filled`, `verified`. At every step there is a complete plan t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from binpack.booking import what_if
 from binpack.check import check
+from binpack.company import COMPANY_REASONS
 from binpack.demand import hardest_first, price_left_out
 from binpack.improvement import improve, question_of
 from binpack.index import Index, UnknownBerthError
@@ -60,19 +61,37 @@ def draft(index: Index, pods: Sequence[Pod]) -> Plan:
 
     The order of `pods` does not matter; the index is left as it was.
     """
-    placements: list[Placement] = []
+    with what_if(index) as booked:
+        unplaced = _place_all(index, sorted(pods, key=hardest_first), booked)
+        placements = tuple(placement for _, placement in booked)
+    cost = sum(placement.score for placement in placements) + price_left_out(pods, unplaced)
+    return Plan(placements=placements, unplaced=tuple(unplaced), objective=cost)
+
+
+def _place_all(index: Index, pods: Iterable[Pod], booked: list[tuple[Pod, Placement]]) -> list[Unplaced]:
+    """Book the pods one by one and return those that find no berth.
+
+    One that only others kept from every node (it must join a pod that comes later, say) is tried again as long as
+    anybody else finds a place.
+    """
     unplaced: list[Unplaced] = []
-    with _what_if(index) as booked:
-        for pod in sorted(pods, key=hardest_first):
+    waiting = list(pods)
+    while waiting:
+        before, lonely = len(booked), []
+        for pod in waiting:
             answer = index.place(pod)
             if isinstance(answer, Placement):
                 index.take(pod, answer.berth)
                 booked.append((pod, answer))
-                placements.append(answer)
+            elif answer.reason in COMPANY_REASONS:
+                lonely.append((pod, answer))
             else:
                 unplaced.append(answer)
-    cost = sum(placement.score for placement in placements) + price_left_out(pods, unplaced)
-    return Plan(placements=tuple(placements), unplaced=tuple(unplaced), objective=cost)
+        if len(booked) == before:
+            unplaced += [answer for _, answer in lonely]
+            break
+        waiting = [pod for pod, _ in lonely]
+    return unplaced
 
 
 def filled(index: Index, pods: Sequence[Pod], plan: Plan) -> Plan:
@@ -85,7 +104,7 @@ def filled(index: Index, pods: Sequence[Pod], plan: Plan) -> Plan:
         return plan
     by_uid = {pod.uid: pod for pod in pods}
     added: list[Placement] = []
-    with _what_if(index) as booked:
+    with what_if(index) as booked:
         try:
             for placement in plan.placements:
                 index.take(by_uid[placement.pod_uid], placement.berth)
@@ -112,17 +131,6 @@ def filled(index: Index, pods: Sequence[Pod], plan: Plan) -> Plan:
         objective=plan.objective - saved + sum(placement.score for placement in added),
         bound=None,
     )
-
-
-@contextmanager
-def _what_if(index: Index) -> Iterator[list[tuple[Pod, Placement]]]:
-    """Give back on leaving, in reverse, whatever was noted as booked."""
-    booked: list[tuple[Pod, Placement]] = []
-    try:
-        yield booked
-    finally:
-        for pod, placement in reversed(booked):
-            index.give_back(pod, placement.berth)
 
 
 def verified(plans: Sequence[Plan], pods: Sequence[Pod], states: Mapping[str, NodeState]) -> Verified:

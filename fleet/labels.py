@@ -63,6 +63,10 @@ GPU_COUNT = "nvidia.com/gpu.count"
 HOSTNAME = "kubernetes.io/hostname"
 NODE_NAME_FIELD = "metadata.name"
 
+# What a pod may ask that is planned only where the planner can read of it; otherwise its pods are steered.
+VOLUME_CLAIMS = "volume claims"
+NAMESPACE_SELECTORS = "affinity to pods of namespaces by their labels"
+
 # Pod condition written while a pod waits, and the ones that say why it is treated specially.
 WAITING_CONDITION = f"{DOMAIN}/Waiting"
 

@@ -14,6 +14,7 @@ class Reason(Enum):
     NO_NODES = "NoNodes"  # the cluster is empty
     NO_NODE_ALLOWED = "NoNodeAllowed"  # selector, affinity, taints or cordon exclude every node
     NO_SUCH_DEVICE = "NoSuchDevice"  # no allowed node has a device that could ever hold the request
+    NO_LEGAL_START = "NoLegalStart"  # memory slices of MIG devices are free, none where the instance may start now
     INSUFFICIENT = "Insufficient"  # allowed nodes exist, but not enough is free on any of them now
     HOST_PORT = "HostPortTaken"  # the nodes that have room have a host port taken that it wants
     TOPOLOGY_SPREAD = "TopologySpread"  # the nodes that have room would break its topology spread constraint
@@ -27,6 +28,8 @@ class Reason(Enum):
     GANG_INCOMPLETE = "GangIncomplete"  # members of its gang are missing, or nobody says how many there are
     GANG_DOES_NOT_FIT = "GangDoesNotFit"  # the members of its gang do not all fit at once
     SEAT_AWAITED = "SeatAwaited"  # a berth is kept for it, and whoever holds it still leaves
+    CLAIM_PENDING = "ClaimPending"  # a resource claim, or its device class, is not there or cannot be read
+    LEFT_TO_SCHEDULER = "LeftToScheduler"  # devices are asked in a way that kube-scheduler alone can allocate
     PLANNER_FAULT = "PlannerFault"  # planning it failed by a fault of ours; it is tried again
 
 

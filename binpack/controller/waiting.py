@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from binpack.company import COMPANY_REASONS
 from fleet.plan import Reason
 
 
@@ -94,5 +95,11 @@ class WaitingRoom:
 
 
 # A pod that a warm pool serves waits for room like others, but the pool orders the node: two owners would order two.
-HANDED_OVER = frozenset({Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.INSUFFICIENT})
+# A node autoscaler knows rules between pods as well: one more node may be what they ask.
+HANDED_OVER = (
+    frozenset(
+        {Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.NO_LEGAL_START, Reason.INSUFFICIENT}
+    )
+    | COMPANY_REASONS
+)
 CAPACITY = HANDED_OVER | {Reason.NO_WARM_NODE}

@@ -29,12 +29,17 @@ def _needs(pod: Pod) -> str:
     ask = pod.ask
     if ask is not None:
         kind = "/".join(ask.models) + " " if ask.models else ""
-        if ask.kind is AskKind.SHARE:
+        if ask.alternatives:
+            parts.append(" or ".join(f"{one.count} free {one.model}" for one in ask.alternatives) + " on one node")
+        elif ask.kind is AskKind.PARTITION:
+            parts.append(f"a MIG instance {ask.profile} of one {kind}device")
+        elif ask.kind is AskKind.SHARE:
             share = [f"{ask.milli_gpu} milli-GPU"] if ask.milli_gpu else []
             share += [f"{ask.memory_mib} MiB"] if ask.memory_mib else []
             parts.append(f"{' and '.join(share)} on {_plural(ask.count, f'{kind}device')}")
         else:
-            parts.append(f"{ask.count} free {kind}device{'s' if ask.count != 1 else ''} on one node")
+            place = "island" if ask.is_one_island else "node"
+            parts.append(f"{ask.count} free {kind}device{'s' if ask.count != 1 else ''} on one {place}")
     if pod.requests.milli_cpu or not parts:
         parts.append(amount("milli_cpu", pod.requests.milli_cpu))
     if pod.requests.memory_bytes:
@@ -88,13 +93,23 @@ def _sentence(pod: Pod, unplaced: Unplaced) -> str:
             return "the cluster has no nodes"
         case Reason.NO_NODE_ALLOWED:
             return f"no node is allowed: {unplaced.detail or 'selector, affinity, taints or cordon exclude all'}"
-        case Reason.NO_SUCH_DEVICE | Reason.INSUFFICIENT:
+        case (
+            Reason.NO_SUCH_DEVICE
+            | Reason.INSUFFICIENT
+            | Reason.NO_WARM_NODE
+            | Reason.HOST_PORT
+            | Reason.TOPOLOGY_SPREAD
+            | Reason.POD_AFFINITY
+            | Reason.POD_ANTI_AFFINITY
+        ):
             text = f"needs {needs(pod)}"
-            if unplaced.shortfall is not None:
+            if unplaced.shortfall is not None and unplaced.reason is not Reason.NO_WARM_NODE:
                 return f"{text}: {lacks(unplaced.shortfall)}"
             return f"{text}: {unplaced.detail or 'no allowed node has it'}"
-        case Reason.NO_WARM_NODE:
+        case Reason.NO_LEGAL_START:
             return f"needs {needs(pod)}: {unplaced.detail}"
+        case Reason.VOLUME:
+            return f"waits for its volumes: {unplaced.detail}"
         case Reason.MALFORMED:
             return f"cannot be read: {unplaced.detail or '; '.join(pod.problems)}"
         case Reason.UNMODELLED_CONSTRAINT:

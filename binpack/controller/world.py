@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
 
+from binpack.company import COMPANY_REASONS, Company
 from binpack.controller.berthed import Berthed
 from binpack.controller.growth import has_grown
 from binpack.controller.repair import RepairShop
@@ -18,6 +19,7 @@ from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.state import NodeState
 from fleet import labels
+from fleet.company import Guest
 from fleet.plan import Placement, Reason, Unplaced
 from fleet.pod import Berth, Pod
 from fleet.pool import Pool, tolerations_for
@@ -53,6 +55,9 @@ class World:
         self.waiting = waiting
         self.yard = Yard() if yard is None else yard
         self.berthed = Berthed() if berthed is None else berthed
+        self.company = Company()
+        self.index.use_company(self.company)
+        self.yard.warm.use_company(self.company)
         self.shop = RepairShop()
         self.pods: dict[str, Pod] = {}
         self.queue: dict[str, Pod] = {}
@@ -66,6 +71,8 @@ class World:
         self._tries: dict[str, int] = {}
         self._states: dict[str, NodeState] = {}
         self._grown: set[str] = set()
+        self._lonely: dict[Guest, tuple[int, ...]] = {}
+        self._joined: set[Guest] = set()
         self._tried: dict[str, set[str]] = {}
         self._steer_again_s: dict[str, float] = {}
         self._unsaid_s: dict[str, float] = {}
@@ -173,14 +180,24 @@ class World:
                 self._drop_node(name)
                 self._note_warnings(name, (f"node {name} cannot be used: {type(error).__name__}: {error}",))
         self._is_new = False
-        return bool(self._grown)
+        return self._has_company_moved() or bool(self._grown)
+
+    def _has_company_moved(self) -> bool:
+        """Note which pods that wait for others' sake may find it changed; return True if any does."""
+        moved = [guest for guest, stamp in self._lonely.items() if self.company.stamp(guest) != stamp]
+        for guest in moved:
+            del self._lonely[guest]
+        self._joined.update(moved)
+        return bool(self._joined)
 
     def _carry_over(self, name: str) -> None:
         state = self.ledger.state(name)
         self._note_warnings(name, self.ledger.warnings_on(name))
         if state is None:
+            self.company.remove_node(name)
             self._drop_node(name)
             return
+        self.company.set_node(state)
         old = self._states.get(name)
         if state.node.pool:
             shown = self.yard.sort(state, self.pods, may_adopt=self._is_new)
@@ -225,17 +242,21 @@ class World:
         once, all are queued: planning them is cheaper than looking at every pair.
         """
         grown = [self._states[name] for name in sorted(self._grown)]
+        joined, self._joined = self._joined, set()
         self._grown.clear()
         is_many = len(grown) > _MANY_NODES
         known: dict[tuple[object, ...], bool] = {}
         for pod in self._waiting_for_room():
             wish = _wish(pod)
             if wish not in known:
-                known[wish] = is_many or any(
-                    mismatch(pod, state.node) is None and not missing(pod, state) for state in grown
-                )
+                known[wish] = is_many or pod.guest in joined or any(self._has_place(pod, state) for state in grown)
             if known[wish]:
                 self.queue[pod.uid] = pod
+
+    def _has_place(self, pod: Pod, state: NodeState) -> bool:
+        if mismatch(pod, state.node) is not None or missing(pod, state):
+            return False
+        return not pod.guest.has_rules or self.company.allows(pod, state.node.name)
 
     def look_again(self, most_wishes: int, older_than_s: float) -> None:
         """Renew the numbers of pods whose reason was found long ago; queue those that fit after all."""
@@ -373,6 +394,8 @@ class World:
         if pod is None:
             return
         unplaced = self.yard.judged(pod, unplaced)
+        if unplaced.reason in COMPANY_REASONS:
+            self._lonely[pod.guest] = self.company.stamp(pod.guest)
         text = sentence(pod, unplaced)
         self.queue.pop(pod.uid, None)
         if self.away.get(pod.uid) is Away.PLANNED:
@@ -420,7 +443,7 @@ class World:
 
 def _wish(pod: Pod) -> tuple[object, ...]:
     """Return everything on which a decision about the pod rests: equal wishes, equal answers."""
-    return (handling(pod), pod.requests, pod.ask, pod.constraints, pod.images)
+    return (handling(pod), pod.requests, pod.ask, pod.constraints, pod.guest, pod.preferred_nodes, pod.images)
 
 
 def _hold_reason(pod: Pod) -> Reason:

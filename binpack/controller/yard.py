@@ -141,7 +141,7 @@ class Yard:
             return plan
         by_uid = {pod.uid: pod for pod in pods}
         waiting = [by_uid[one.pod_uid] for one in plan.unplaced if one.reason in CAPACITY]
-        placements = self.warm.placements(waiting)
+        placements = self.warm.placements(waiting, plan.placements, by_uid)
         if not placements:
             return plan
         placed = {placement.pod_uid for placement in placements}
@@ -169,7 +169,9 @@ class Yard:
         if unplaced.reason is Reason.NO_NODES and self._standings:
             text = f"all {len(self._standings)} nodes are warm pools', and none is open to it"
             unplaced = replace(unplaced, reason=Reason.NO_NODE_ALLOWED, detail=text)
-        pool = self.pools.owner(pod) if unplaced.reason in CAPACITY else None
+        # A new node helps wherever room is wanted, and against all company but that of pods which are not there.
+        is_a_miss = unplaced.reason in CAPACITY and unplaced.reason is not Reason.POD_AFFINITY
+        pool = self.pools.owner(pod) if is_a_miss else None
         if pool is None:
             return unplaced
         why, text = self._lack(pool.name)

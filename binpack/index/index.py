@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from binpack.index import room
+from binpack.company import Company, CompanyBySlot
+from binpack.index import alternatives, room
 from binpack.index.arrays import Arrays, Bools, Floats, Ints
 from binpack.index.contention import contention
 from binpack.index.device_value import frozen_value_table
@@ -21,12 +22,15 @@ from binpack.index.scorer import Scorer
 from binpack.index.scores import PodClass, ScoreCache
 from binpack.index.unseen import with_unseen
 from binpack.state import NodeState
+from fleet.berths import partition_name
 from fleet.device import AskKind
 from fleet.plan import Placement, Unplaced
 from fleet.pod import Berth, Pod
 
 _LEAST_PRICED_MILLI = 300
-_LAST_RESORT_MILLI = 10_000.0  # a CPU-only pod on a node with devices while others have room; dearer than anything else
+# A CPU-only pod on a node with devices while others have room, or any pod on a node that is to be emptied: dearer than
+# anything else.
+_LAST_RESORT_MILLI = 10_000.0
 
 
 class Index:
@@ -54,17 +58,31 @@ class Index:
         self._lessons = Lessons()
         self._eligibility = Eligibility(self._arrays)
         self._misses = Misses(self._arrays, self._eligibility)
+        self._by_slot = CompanyBySlot()
         for state in states:
-            self._arrays.set_node(state)
+            self.set_node(state)
         self._rebuild()
+
+    @property
+    def company(self) -> Company:
+        """Return what is known of rules between pods."""
+        return self._by_slot.company
+
+    def use_company(self, company: Company) -> None:
+        """Read rules between pods from a company that is fed with more nodes than these; before there are any."""
+        self._by_slot = CompanyBySlot(company)
 
     def set_node(self, state: NodeState) -> None:
         """Add a node or replace all that is known of it, bookings included."""
         self._arrays.set_node(state)
+        self._by_slot.set_node(state, self._arrays.slots[state.node.name])
 
     def remove_node(self, name: str) -> None:
         """Forget a node; one that is not there is no error."""
-        self._arrays.remove_node(name)
+        slot = self._arrays.slots.get(name)
+        if slot is not None:
+            self._arrays.remove_node(name)
+            self._by_slot.remove_node(name, slot)
 
     def take(self, pod: Pod, berth: Berth) -> None:
         """Book the pod on the berth.
@@ -73,6 +91,7 @@ class Index:
             UnknownBerthError: The node or a device is not in the index.
         """
         self._arrays.take(pod, berth)
+        self._by_slot.take(pod, berth)
 
     def give_back(self, pod: Pod, berth: Berth) -> None:
         """Undo `take`.
@@ -81,6 +100,7 @@ class Index:
             UnknownBerthError: The node or a device is not in the index.
         """
         self._arrays.give_back(pod, berth)
+        self._by_slot.give_back(pod, berth)
 
     def place(self, pod: Pod, *, with_shortfall: bool = True) -> Placement | Unplaced:
         """Return the best berth now, or why there is none; nothing is booked.
@@ -95,7 +115,7 @@ class Index:
         cost, position = self._costs(pod)
         least = cost.min() if len(cost) else np.inf
         if least == np.inf:
-            return self._misses.explain(pod, with_shortfall=with_shortfall)
+            return self._lonely(pod) or self._miss(pod, with_shortfall=with_shortfall)
         slots = np.flatnonzero(cost == least)
         slot = int(slots[0] if len(slots) == 1 else slots[np.argmin(self._arrays.order[slots])])
         return self._placement(pod, slot, float(least), int(position[slot]))
@@ -202,13 +222,41 @@ class Index:
         if pod.ask is None:
             every = np.arange(arrays.count)
             self._spare_devices(cost, allowed & room.cpu_suffices(arrays, pod.requests.milli_cpu, every))
+            if pod.requests.extended:
+                cost += room.instances_left(arrays, pod)
         elif self._price is not None:
             priced = max(pod.ask.total_milli_gpu, _LEAST_PRICED_MILLI)
             cost += priced * self._price[arrays.node_model[: arrays.count]]
+        self._by_slot.charge(pod, cost)
+        if arrays.leaving:
+            cost[list(arrays.leaving)] += _LAST_RESORT_MILLI
         return cost
+
+    def _lonely(self, pod: Pod) -> Unplaced | None:
+        """Return the answer for a pod that nothing but a rule between pods keeps from every node; None = more does."""
+        if not self.company.is_involved(pod):
+            return None
+        score, _ = self._cache.scores(PodClass.of(pod))
+        has_room = room.nodes_with_room(self._arrays, self._eligibility, pod) & (score < np.inf)
+        slots = np.flatnonzero(has_room)
+        if not len(slots):
+            return None
+        reason, detail = self._by_slot.why_not(pod, slots)
+        allowed = int(self._eligibility.mask(pod.constraints)[: self._arrays.count].sum())
+        return Unplaced(pod_uid=pod.uid, reason=reason, detail=detail, allowed_nodes=allowed)
+
+    def _miss(self, pod: Pod, *, with_shortfall: bool) -> Unplaced:
+        """Return why no node can hold the pod; of several ways to serve it, why the nearest cannot be had."""
+        if pod.ask is None or not pod.ask.alternatives:
+            return self._misses.explain(pod, with_shortfall=with_shortfall)
+        return alternatives.nearest_miss(
+            [self._misses.explain(one, with_shortfall=with_shortfall) for one in alternatives.variants_of(pod)]
+        )
 
     def _costs(self, pod: Pod) -> tuple[Floats, Ints]:
         """Return the cost on every slot, (count,), inf where the pod does not fit, and the best device's position."""
+        if pod.ask is not None and pod.ask.alternatives:
+            return alternatives.cheapest(pod, self._costs, self._weights.lesser_model_milli)
         self._refresh()
         score, kept = self._cache.scores(PodClass.of(pod))
         position = kept.astype(np.int64, copy=False)
@@ -225,9 +273,13 @@ class Index:
             cost[has_devices] += _LAST_RESORT_MILLI
 
     def _placement(self, pod: Pod, slot: int, cost: float, position: int) -> Placement:
+        pod, position = alternatives.chosen(pod, position)
         ask, arrays = pod.ask, self._arrays
         devices: tuple[str, ...] = ()
-        if position >= 0:
+        if ask is not None and ask.kind is AskKind.PARTITION and arrays.instances is not None:
+            partition = arrays.instances.start(ask.profile, slot, position)
+            devices = (partition_name(arrays.ids[slot][position], partition),)
+        elif position >= 0:
             devices = arrays.device_ids(slot, [position])
         elif ask is not None and ask.kind is not AskKind.CLASSIC:
             chosen, _ = self._scorer.choose(ask, np.array([slot]))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from binpack.company import Company
 from binpack.demand import hardest_first
 from binpack.index import Index
 from binpack.state import NodeState
@@ -87,16 +88,32 @@ class WarmNodes:
             (self._begun.add if is_begun else self._begun.discard)(name)
             self._is_fresh[self._index.slot(name)] = not is_begun
 
+    def use_company(self, company: Company) -> None:
+        """Read rules between pods from a company that knows all nodes; before there are any here."""
+        self._index.use_company(company)
+
     def place(self, pod: Pod) -> Placement | None:
         """Return the best berth on a warm node, None if there is none; nothing is booked."""
         return self._index.place_first(pod, self._rank(pod)) if self._states else None
 
-    def placements(self, pods: Iterable[Pod]) -> tuple[Placement, ...]:
-        """Return berths for as many of these pods as fit on warm nodes, the hardest first, on as few nodes as fit."""
+    def placements(
+        self, pods: Iterable[Pod], beside: Iterable[Placement] = (), batch: Mapping[str, Pod] | None = None
+    ) -> tuple[Placement, ...]:
+        """Return berths for as many of these pods as fit on warm nodes, the hardest first, on as few nodes as fit.
+
+        Args:
+            pods: Who is to be placed.
+            beside: What the same batch places elsewhere: rules between pods count it.
+            batch: The pods of those placements, by uid.
+        """
         if not self._states:
             return ()
+        others = [(batch[one.pod_uid], one.berth) for one in beside] if batch is not None else []
+        company = self._index.company
         booked: list[tuple[Pod, Placement]] = []
         begun: list[str] = []
+        for pod, berth in others:
+            company.enter(pod, berth.node)
         try:
             for pod in sorted(pods, key=hardest_first):
                 placement = self.place(pod)
@@ -109,6 +126,8 @@ class WarmNodes:
         finally:
             for pod, placement in reversed(booked):
                 self._index.give_back(pod, placement.berth)
+            for pod, berth in others:
+                company.leave(pod, berth.node)
             for name in begun:
                 self.end(name)
         return tuple(placement for _, placement in booked)

@@ -21,6 +21,7 @@ from fleet.kube.objects import (
     PodObject,
     PodSpecObject,
     RequirementObject,
+    SpreadObject,
     TolerationObject,
     VolumeObject,
 )
@@ -232,33 +233,36 @@ def _unmodelled(meta: MetaObject, spec: PodSpecObject) -> tuple[str, ...]:
     names: list[str] = []
     if spec.workload_ref is not None:
         names.append("gang (spec.workloadRef)")
-    if spec.affinity is not None:
-        names += _inter_pod(spec.affinity)
-    if any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints or ()):
-        names.append("hard topology spread")
-    if any(port.host_port for c in spec.containers or () for port in c.ports or ()) or any(
-        port.host_port for c in spec.init_containers or () for port in c.ports or ()
-    ):
-        names.append("host ports")
+    if any(_is_hollow_when_pinned(spread) for spread in spec.topology_spread_constraints or ()):
+        names.append("hard topology spread with minDomains")
+    if spec.affinity is not None and _selects_namespaces(spec.affinity):
+        names.append(labels.NAMESPACE_SELECTORS)
     if spec.volumes:
         names += _tying_volumes(spec.volumes)
     return tuple(names)
 
 
-def _inter_pod(affinity: AffinityObject) -> list[str]:
-    kinds = (("pod affinity", affinity.pod_affinity), ("pod anti-affinity", affinity.pod_anti_affinity))
-    return [
-        f"required {name}"
-        for name, kind in kinds
-        if kind is not None and kind.required_during_scheduling_ignored_during_execution
-    ]
+def _is_hollow_when_pinned(spread: SpreadObject) -> bool:
+    """Return True if kube-scheduler would judge a pinned pod by its one node: there are fewer domains than wanted then.
+
+    By default only nodes that the pod's node affinity allows count as domains, and a pin allows one.
+    """
+    is_hard = spread.when_unsatisfiable == "DoNotSchedule"
+    return is_hard and (spread.min_domains or 1) > 1 and spread.node_affinity_policy != "Ignore"
 
 
-@lru_cache(maxsize=1024)
+def _selects_namespaces(affinity: AffinityObject) -> bool:
+    """Return True if a required rule reads the labels of namespaces, which a planner may not be let see."""
+    kinds = (affinity.pod_affinity, affinity.pod_anti_affinity)
+    terms = (term for kind in kinds if kind for term in kind.required_during_scheduling_ignored_during_execution or ())
+    selectors = (term.namespace_selector for term in terms)
+    return any(one is not None and bool(one.match_labels or one.match_expressions) for one in selectors)
+
+
 def _tying_volumes(volumes: tuple[VolumeObject, ...]) -> list[str]:
     names: list[str] = []
     if any(volume.persistent_volume_claim or volume.ephemeral for volume in volumes):
-        names.append("volume claims")
+        names.append(labels.VOLUME_CLAIMS)
     if any(v.aws_elastic_block_store or v.gce_persistent_disk or v.iscsi or v.rbd for v in volumes):
         names.append("disk volumes")
     return names
