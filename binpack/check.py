@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
+from binpack.check_instances import can_begin
 from binpack.state import DeviceState, NodeState
+from fleet.berths import split_partition
 from fleet.constraints import NodeConstraints, Requirement, Taint, Toleration
 from fleet.device import AskKind, DeviceAsk
 from fleet.plan import Plan, Violation
@@ -47,6 +50,10 @@ class Rule(StrEnum):
     GPU_MEMORY_MIB = "gpu_memory_mib"
     GANG_TORN = "part of a gang is placed, and part of it is not"
     WRONG_BOOKS = "node keeps another kind of device books"
+    MIG_MODE = "device is in the wrong mode"
+    MIG_PROFILE = "MIG profile"
+    MIG_START = "start of the MIG instance"
+    ISLAND = "devices of one island"
 
 
 def check(
@@ -114,7 +121,7 @@ def _torn(plan: Plan, together: Iterable[Collection[str]]) -> list[Violation]:
 class _Card:
     """What is left of one device."""
 
-    __slots__ = ("is_healthy", "memory_mib", "mib", "milli", "model", "users")
+    __slots__ = ("device", "instances", "is_healthy", "memory_mib", "mib", "milli", "model", "users")
 
     def __init__(self, state: DeviceState) -> None:
         self.model = state.device.model
@@ -123,6 +130,8 @@ class _Card:
         self.milli = state.free_milli
         self.mib = state.free_mib
         self.users = state.users
+        self.device = state.device
+        self.instances = list(state.partitions)
 
 
 class _Books:
@@ -176,7 +185,42 @@ class _Books:
             wrong.append(self._violation(pod, Rule.DEVICES_BLOCKED))
         if self.state.node.is_sharing == (ask.kind is AskKind.CLASSIC):
             wrong.append(self._violation(pod, Rule.WRONG_BOOKS))
-        return wrong + (self._counted(pod, ask, berth) if ask.kind is AskKind.CLASSIC else self._named(pod, ask, berth))
+        if not ask.alternatives:
+            return wrong + self._plain(pod, ask, berth)
+        ways = [
+            replace(ask, count=way.count, models=(way.model,), is_ordered=False, alternatives=())
+            for way in ask.alternatives
+        ]
+        return wrong + min((self._plain(pod, way, berth) for way in ways), key=len)
+
+    def _plain(self, pod: Pod, ask: DeviceAsk, berth: Berth) -> list[Violation]:
+        match ask.kind:
+            case AskKind.CLASSIC:
+                return self._counted(pod, ask, berth)
+            case AskKind.PARTITION:
+                return self._instance(pod, ask, berth)
+            case _:
+                return self._named(pod, ask, berth)
+
+    def _instance(self, pod: Pod, ask: DeviceAsk, berth: Berth) -> list[Violation]:
+        if len(berth.devices) != 1:
+            return [self._violation(pod, Rule.DEVICE_COUNT, wanted=1, free=len(berth.devices))]
+        name, wanted = split_partition(berth.devices[0])
+        card = self.cards.get(name)
+        if card is None:
+            return [self._violation(pod, Rule.DEVICE_UNKNOWN, device=name)]
+        wrong: list[str] = []
+        if not card.is_healthy:
+            wrong.append(Rule.DEVICE_SICK)
+        if not _is_wanted(ask, card.model):
+            wrong.append(Rule.DEVICE_MODEL)
+        if wanted is None or wanted.profile != ask.profile:
+            wrong.append(Rule.MIG_PROFILE)
+        elif card.device.partitions is None or card.users != len(card.instances):
+            wrong.append(Rule.MIG_MODE)
+        elif not can_begin(card.device, card.instances, wanted):
+            wrong.append(Rule.MIG_START)
+        return [self._violation(pod, rule, device=berth.devices[0]) for rule in wrong]
 
     def _counted(self, pod: Pod, ask: DeviceAsk, berth: Berth) -> list[Violation]:
         if berth.devices:
@@ -208,6 +252,9 @@ class _Books:
                 wrong.append(self._violation(pod, Rule.DEVICE_UNKNOWN, device=name))
             else:
                 wrong += self._card(pod, ask, name, card)
+        islands = {self.cards[name].device.island for name in seen if name in self.cards}
+        if ask.is_one_island and (len(islands) != 1 or 0 in islands):
+            wrong.append(self._violation(pod, Rule.ISLAND, wanted=1, free=len(islands)))
         return wrong
 
     def _card(self, pod: Pod, ask: DeviceAsk, name: str, card: _Card) -> list[Violation]:
@@ -216,6 +263,8 @@ class _Books:
             wrong.append(self._violation(pod, Rule.DEVICE_SICK, device=name))
         if not _is_wanted(ask, card.model):
             wrong.append(self._violation(pod, Rule.DEVICE_MODEL, device=name))
+        if card.device.partitions is not None:
+            wrong.append(self._violation(pod, Rule.MIG_MODE, device=name))
         if ask.kind is AskKind.CHOSEN:
             if card.users:
                 wrong.append(self._violation(pod, Rule.DEVICE_TOUCHED, device=name, wanted=0, free=card.users))
@@ -243,6 +292,11 @@ class _Books:
             for card in self._free_cards(ask)[: ask.count]:
                 card.users += 1
             return
+        if ask.kind is AskKind.PARTITION:
+            name, partition = split_partition(berth.devices[0])
+            self.cards[name].users += 1
+            self.cards[name].instances += [partition] if partition is not None else []
+            return
         for name in berth.devices:
             card = self.cards[name]
             card.users += 1
@@ -260,10 +314,15 @@ class _Books:
 
 
 def _is_wanted(ask: DeviceAsk, model: str) -> bool:
-    """Judge the product name: a wished name is a run of its words, any case, "-" and blanks alike."""
+    """Judge the product name: a wished name is a run of its words, any case, "-" and blanks alike.
+
+    A slice of a card that goes by the card's name with MIG in it must be wished for as such.
+    """
     have = model.lower().replace("-", " ").split()
     for name in ask.models:
         words = name.lower().replace("-", " ").split()
+        if "mig" in have and "mig" not in words:
+            continue
         if words and any(have[i : i + len(words)] == words for i in range(len(have) - len(words) + 1)):
             return True
     return not ask.models

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
+from binpack import islands, mig
 from binpack.state import DeviceState, NodeState
 from fleet import labels
+from fleet.berths import partition_name, split_partition
 from fleet.constraints import Mismatch
 from fleet.device import AskKind, DeviceAsk
 from fleet.node import Node
@@ -22,9 +24,11 @@ def mismatch(pod: Pod, node: Node) -> Mismatch | None:
 def model_matches(wanted: str, model: str) -> bool:
     """Return True if the product name is the wanted one, or holds it as whole words: H100 in NVIDIA-H100-80GB-HBM3.
 
-    Case does not matter, and neither does whether the words are joined by '-' or by spaces.
+    Case does not matter, and neither does whether the words are joined by '-' or by spaces. A MIG slice that a device
+    plugin advertises as a GPU (NVIDIA-H100-80GB-HBM3-MIG-1g.10gb) is an H100 to those alone who say MIG themselves.
     """
-    return f"-{_words(wanted)}-" in f"-{_words(model)}-" if wanted else False
+    have, wish = f"-{_words(model)}-", f"-{_words(wanted)}-"
+    return bool(wanted) and wish in have and ("-mig-" in wish or "-mig-" not in have)
 
 
 def _words(text: str) -> str:
@@ -47,10 +51,22 @@ def usable(ask: DeviceAsk, state: DeviceState) -> bool:
     """Return True if this device can be given for the ask now."""
     if not state.device.is_healthy or model_rank(ask, state.device.model) is None:
         return False
+    if ask.kind is AskKind.PARTITION:
+        return bool(_starts(ask, state))
+    if state.device.partitions is not None:
+        return False
     if ask.is_whole:
         memory_mib = state.device.memory_mib
         return state.users == 0 and (memory_mib is None or memory_mib >= ask.memory_mib)
     return state.free_milli >= least_milli(ask, state) and (state.free_mib is None or state.free_mib >= ask.memory_mib)
+
+
+def _starts(ask: DeviceAsk, state: DeviceState) -> tuple[mig.Start, ...]:
+    """Return where on this device an instance may start now."""
+    geometry = mig.geometry_of(state.device)
+    if geometry is None or state.users != len(state.partitions):
+        return ()
+    return mig.fits(geometry, state.partitions, ask.profile)
 
 
 def least_milli(ask: DeviceAsk, state: DeviceState) -> int:
@@ -74,10 +90,14 @@ def missing(pod: Pod, state: NodeState) -> tuple[tuple[str, int], ...]:
         return lacks
     if ask.kind is AskKind.CLASSIC:
         counted = dict(lacks).get(labels.NVIDIA_GPU, 0)
-        short = max(counted, ask.count - len(_given(ask, state)))
+        short = max(counted, min(one.count - len(_given(one, state)) for one in ask.variants()))
         lacks = tuple((name, amount) for name, amount in lacks if name != labels.NVIDIA_GPU)
         return (("devices", short), *lacks) if short > 0 else lacks
-    return (*_missing_devices(ask, state), *lacks)
+    return (*min((_missing_devices(one, state) for one in ask.variants()), key=_most), *lacks)
+
+
+def _most(lacks: tuple[tuple[str, int], ...]) -> int:
+    return max((amount for _, amount in lacks), default=0)
 
 
 def _given(ask: DeviceAsk, state: NodeState) -> list[DeviceState]:
@@ -85,6 +105,8 @@ def _given(ask: DeviceAsk, state: NodeState) -> list[DeviceState]:
     if state.blocked or not serves(ask, state.node):
         return []
     devices = [device for device in state.devices if usable(ask, device)]
+    if ask.is_one_island:
+        devices = [device for island in islands.holding(devices, ask.count) for device in island]
     if ask.is_ordered:
         devices.sort(key=lambda device: model_rank(ask, device.device.model) or 0)
     return devices
@@ -94,6 +116,8 @@ def _missing_devices(ask: DeviceAsk, state: NodeState) -> tuple[tuple[str, int],
     short = ask.count - len(_given(ask, state))
     if short <= 0:
         return ()
+    if ask.kind is AskKind.PARTITION:
+        return ((f"start for {ask.profile}", 1),)
     if ask.is_whole or state.blocked or not serves(ask, state.node):
         return (("devices", short),)
     able = [d for d in state.devices if d.device.is_healthy and model_rank(ask, d.device.model) is not None]
@@ -119,7 +143,13 @@ def devices_for(pod: Pod, state: NodeState) -> tuple[str, ...] | None:
     ask = pod.ask
     if ask is None or ask.kind is AskKind.CLASSIC:
         return ()
-    return tuple(device.device.id for device in _given(ask, state)[: ask.count])
+    one = next(one for one in ask.variants() if not _missing_devices(one, state))
+    given = _given(one, state)
+    if one.kind is AskKind.PARTITION:
+        return (partition_name(given[0].device.id, _starts(one, given[0])[0].partition),)
+    if one.is_one_island:
+        given = islands.holding(given, one.count)[0]
+    return tuple(device.device.id for device in given[: one.count])
 
 
 def refusal(pod: Pod, berth: Berth, state: NodeState) -> str:
@@ -142,11 +172,26 @@ def refusal(pod: Pod, berth: Berth, state: NodeState) -> str:
 
 
 def _refused_devices(ask: DeviceAsk, berth: Berth, state: NodeState) -> str:
+    """Return why none of the ask's variants is served by these devices; of the reasons, that of the likeliest."""
+    likeliest = sorted(ask.variants(), key=lambda one: one.count != len(berth.devices))
+    refusals = [_refused_variant(one, berth, state) for one in likeliest]
+    return "" if "" in refusals else refusals[0]
+
+
+def _refused_variant(ask: DeviceAsk, berth: Berth, state: NodeState) -> str:
     if len(set(berth.devices)) != ask.count or len(berth.devices) != ask.count:
         return f"{ask.count} different devices are asked for, not {', '.join(berth.devices) or 'none'}"
-    free = {device.device.id for device in _given(ask, state)}
-    taken = [name for name in berth.devices if name not in free]
-    return f"device {', '.join(taken)} cannot be given" if taken else ""
+    given = {device.device.id: device for device in _given(ask, state)}
+    if ask.kind is AskKind.PARTITION:
+        name, partition = split_partition(berth.devices[0])
+        starts = _starts(ask, given[name]) if name in given else ()
+        return "" if partition in [start.partition for start in starts] else f"{berth.devices[0]} cannot be given"
+    taken = [name for name in berth.devices if name not in given]
+    if taken:
+        return f"device {', '.join(taken)} cannot be given"
+    if ask.is_one_island and len({given[name].device.island for name in berth.devices}) > 1:
+        return f"devices {', '.join(berth.devices)} are not of one island"
+    return ""
 
 
 def holds(pod: Pod, berth: Berth, state: NodeState) -> bool:

@@ -9,6 +9,7 @@ from binpack import fit
 from binpack.controller.wording import amount
 from binpack.state import DeviceState, NodeState
 from fleet import labels
+from fleet.berths import split_partition
 from fleet.device import AskKind, DeviceAsk
 from fleet.pod import Berth, Pod
 
@@ -64,6 +65,8 @@ def _is_sound(pod: Pod, berth: Berth, state: NodeState) -> bool:
         return False
     if ask is None:
         return True
+    if ask.kind is AskKind.PARTITION or ask.alternatives or ask.is_one_island:
+        return False
     if ask.kind is AskKind.CLASSIC:
         held = node.allocatable.of(labels.NVIDIA_GPU) - free.of(labels.NVIDIA_GPU)
         return not ask.models and held <= sum(device.device.is_healthy for device in state.devices)
@@ -87,7 +90,7 @@ def _details(pod: Pod, berth: Berth, state: NodeState) -> Iterator[str]:
     yield from state.blocked
     devices = {device.device.id: device for device in state.devices}
     for name in berth.devices:
-        device = devices.get(name)
+        device = devices.get(split_partition(name)[0])
         fault = "does not exist" if device is None else _device_fault(pod, device)
         if fault:
             yield f"device {name} {fault}"
@@ -97,6 +100,10 @@ def _device_fault(pod: Pod, device: DeviceState) -> str:
     if not device.device.is_healthy:
         return "is not healthy"
     ask = pod.ask
+    if ask is not None and ask.kind is AskKind.PARTITION:
+        return "" if fit.usable(ask, device) else f"has no start for a {ask.profile} now"
+    if device.device.partitions is not None:
+        return "is in MIG mode"
     if ask is not None and ask.is_whole and device.users:
         return f"is held by {device.users} other pods" if device.users > 1 else "is held by another pod"
     if ask is not None and (least := fit.least_milli(ask, device)) > device.free_milli:

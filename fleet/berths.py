@@ -1,6 +1,7 @@
 """Berths as annotation text, and back: the only record of a device assignment.
 
-Devices: ``0,3``. Candidates, in order of preference: ``node-a=0,3;node-b=1``, a node alone where no device is meant.
+Devices: ``0,3``; a MIG instance by its device, profile and start: ``0:2g.20gb@2``. Candidates, in order of preference:
+``node-a=0,3;node-b=1``, a node alone where no device is meant.
 """
 
 from __future__ import annotations
@@ -8,10 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from fleet.device import Partition
 from fleet.errors import DecodeError
 from fleet.pod import Berth
 
-_DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:/-]{0,251}[A-Za-z0-9])?", re.ASCII)
+_ID = r"[A-Za-z0-9](?:[A-Za-z0-9_.:/-]{0,251}[A-Za-z0-9])?"
+_PROFILE = r"[1-9][0-9]?g\.[0-9]{1,4}gb(?:[+-][a-z]+(?:\.[a-z]+)?)*"
+_PARTITION = re.compile(rf"({_PROFILE})@([0-9]{{1,2}})", re.ASCII)
+_DEVICE = re.compile(rf"{_ID}(?::{_PROFILE}@[0-9]{{1,2}})?", re.ASCII)
 _NODE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _SHOWN = 80
 
@@ -43,6 +48,36 @@ def parse_devices(text: str) -> tuple[str, ...]:
     if len(set(devices)) != len(devices):
         raise DecodeError(f"devices {_short(text)}: a device is named twice")
     return devices
+
+
+def is_profile(text: str) -> bool:
+    """Return True if the text can be the name of a MIG profile: 2g.20gb, 1g.10gb+me."""
+    return re.fullmatch(_PROFILE, text, re.ASCII) is not None
+
+
+def partition_name(device: str, partition: Partition) -> str:
+    """Return the name of a MIG instance in records: ``0:2g.20gb@2``."""
+    return f"{device}:{partition.profile}@{partition.start}"
+
+
+def split_partition(name: str) -> tuple[str, Partition | None]:
+    """Return a recorded name's device and, where a part of it is meant by its place, the MIG instance."""
+    if "@" not in name:
+        return name, None
+    device, _, text = name.rpartition(":")
+    return device, parse_partition(text)
+
+
+def parse_partition(text: str) -> Partition:
+    """Return the instance that ``2g.20gb@2`` names.
+
+    Raises:
+        DecodeError: It names none.
+    """
+    found = _PARTITION.fullmatch(text)
+    if found is None:
+        raise DecodeError(f"{_short(text)} is not a MIG profile and its start: 2g.20gb@2")
+    return Partition(found[1], int(found[2]))
 
 
 def format_candidates(candidates: Iterable[Berth]) -> str:

@@ -77,9 +77,11 @@ AUTOSCALER_PLURAL = "concurrencyautoscalers"
 TARGET_CONCURRENCY = f"{DOMAIN}/target-concurrency"
 CONCURRENCY_LIMIT = f"{DOMAIN}/concurrency-limit"
 CANARY_REPLICA = f"{DOMAIN}/canary-replica"
+SURGE = f"{DOMAIN}/surge"  # annotation of an autoscaler: uids of the replicas being moved, "," between them
 SERVED_LOCALLY = f"{DOMAIN}/served-locally"  # local clusters only: a process on this machine stands for the pod
 AGGREGATE_TO_SCALER = f"{DOMAIN}/aggregate-to-scaler"
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+LEAVES_FIRST = str(-(2**31))  # as that cost: of a replica whose successor serves; no other can be lower
 
 # The warm pool. Its nodes are born with two taints: one until they are proven warm, one for as long as they are the
 # pool's. `readiness.k8s.io/` is the prefix that Karpenter, Cluster Autoscaler and the readiness controller understand.
@@ -117,3 +119,8 @@ KEEP_STILL = (
 CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"  # of a ResourceClaim for as long as it is allocated
 DRA_GPU_DRIVERS = "gpu."  # how their names begin: gpu.nvidia.com and others
 FIELD_MANAGER = "berthmaster"
+
+
+def surge_tokens(text: str) -> tuple[str, ...]:
+    """Return what an annotation `berthmaster.dev/surge` lists, each once, sorted."""
+    return tuple(sorted({part.strip() for part in text.split(",")} - {""}))

@@ -33,6 +33,7 @@ def _has_more(before: DeviceState, after: DeviceState) -> bool:
     return (
         after.device != before.device
         or after.free_milli > before.free_milli
+        or not set(before.partitions) <= set(after.partitions)
         or after.users < before.users
         or (before.free_mib is not None and (after.free_mib is None or after.free_mib > before.free_mib))
     )

@@ -10,7 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from binpack.fit import model_matches
+from binpack.index.instances import Instances
 from binpack.state import NodeState
+from fleet import labels
+from fleet.berths import split_partition
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.errors import BerthmasterError
 from fleet.node import Node
@@ -35,6 +38,10 @@ NODE_COLUMNS: Final = (
 )
 # fmt: on
 DEVICE_COLUMNS: Final = ("free_milli", "free_mib", "total_mib", "users", "healthy", "residual", "untouched", "model")
+# Kept once a node needs them: which island a device is of, 0 = none; what a node's devices in MIG mode are worth.
+ISLAND: Final = "island"
+MIG_WORTH: Final = "mig_worth"
+BY_DEVICE: Final = (*DEVICE_COLUMNS, ISLAND)
 _EXTENDED: Final = "extended/"
 
 _RANKS_KEPT: Final = 1024
@@ -60,7 +67,8 @@ class Arrays:
     Arrays are int64 over slots, (N,) or (N, D); rows of dead slots and columns past a node's devices are zero.
     `version[slot]` grows with every change, so that whoever caches per node knows what is stale; `changed` lists the
     slots to re-derive from since somebody last emptied it, `relabelled` logs slots whose labels or taints may read
-    otherwise, and `has_new_inventory` says that nodes came, went or changed their class.
+    otherwise, `leaving` holds those of nodes that are to be emptied, and `has_new_inventory` says that nodes came, went
+    or changed their class.
     """
 
     def __init__(self) -> None:
@@ -77,11 +85,13 @@ class Arrays:
         self._model_of: dict[str, int] = {}
         self._class_of: dict[NodeClass, int] = {}
         self._ranks: dict[tuple[str, ...], Ints] = {}
+        self.leaving: set[int] = set()
         self._spare: list[int] = []
         self._order_is_stale = True
         self._order: Ints = np.zeros(0, np.int64)
         self._by_slot: dict[str, npt.NDArray[np.int64]] = {}
         self._extended: dict[str, Ints] = {}
+        self.instances: Instances | None = None
         self._allocate(64, 8)
 
     def _allocate(self, capacity: int, width: int) -> None:
@@ -96,6 +106,11 @@ class Arrays:
             columns[name] = grown(columns.get(name), (capacity,), NO_MODEL if name == "node_model" else 0)
         for name in DEVICE_COLUMNS:
             columns[name] = grown(columns.get(name), (capacity, width), NO_MODEL if name == "model" else 0)
+        for name, shape in ((ISLAND, (capacity, width)), (MIG_WORTH, (capacity,))):
+            if name in columns:
+                columns[name] = grown(columns[name], shape)
+        if self.instances is not None:
+            self.instances.grow(capacity, width)
         self._extended = {name: grown(column, (capacity,)) for name, column in self._extended.items()}
         self._bind(capacity, width)
 
@@ -116,6 +131,8 @@ class Arrays:
         )
         self.users, self.healthy, self.model = columns["users"], columns["healthy"], columns["model"]
         self.residual, self.untouched = columns["residual"], columns["untouched"]
+        self.island: Ints | None = columns.get(ISLAND)
+        self.mig_worth: Ints | None = columns.get(MIG_WORTH)
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Ints], models: Sequence[str]) -> Arrays:
@@ -154,6 +171,7 @@ class Arrays:
         if before is None or not _reads_alike(before, node):
             self.relabelled.append(slot)
         self.nodes[slot] = node
+        (self.leaving.add if node.is_spare else self.leaving.discard)(slot)
         self.live[slot] = 1
         self._set_free(slot, state.free)
         self._set_devices(slot, state)
@@ -169,6 +187,7 @@ class Arrays:
         if slot is None:
             return
         self.nodes[slot] = None
+        self.leaving.discard(slot)
         self.ids[slot] = ()
         for column in self._by_slot.values():
             if column is not self.version:
@@ -176,6 +195,8 @@ class Arrays:
         self.model[slot] = self.node_model[slot] = NO_MODEL
         for column in self._extended.values():
             column[slot] = 0
+        if self.instances is not None:
+            self.instances.clear(slot)
         self._spare.append(slot)
         self.has_new_inventory = True
         self.relabelled.append(slot)
@@ -208,6 +229,10 @@ class Arrays:
         """Return the free amounts of one extended resource, (capacity,)."""
         column = self._extended.get(name)
         return np.zeros(self.capacity, np.int64) if column is None else column
+
+    def extended_names(self) -> tuple[str, ...]:
+        """Return the extended resources that any node has offered."""
+        return tuple(self._extended)
 
     def model_id(self, model: str) -> int:
         """Return the number of a model name, a new one if needed; NO_MODEL for ""."""
@@ -294,10 +319,29 @@ class Arrays:
             self.users[slot, position] = d.users
             self.healthy[slot, position] = d.device.is_healthy
             self.model[slot, position] = self.model_id(d.device.model)
+        self._set_notes(slot, state)
         self.node_model[slot] = self.model[slot, 0] if devices else NO_MODEL
-        self.has_devices[slot] = bool(devices)
+        self.has_devices[slot] = bool(devices) or _offers_instances(state.node)
         is_open = bool(devices) and not state.blocked and not state.node.device_problems
         self.kind[slot] = (SHARING if state.node.is_sharing else CLASSIC) if is_open else NO_DEVICES
+
+    def _set_notes(self, slot: int, state: NodeState) -> None:
+        """Note islands, and devices in MIG mode: these are healthy for instances alone."""
+        devices = state.devices
+        if self.island is not None:
+            self.island[slot] = 0
+        if any(d.device.island for d in devices):
+            if self.island is None:
+                self._by_slot[ISLAND] = self.island = np.zeros((self.capacity, self.width), np.int64)
+            self.island[slot, : len(devices)] = [d.device.island for d in devices]
+        if self.instances is not None:
+            self.instances.clear(slot)
+        if any(d.device.partitions is not None for d in devices):
+            if self.instances is None:
+                self.instances = Instances(self.capacity, self.width)
+                self._by_slot[MIG_WORTH] = self.mig_worth = np.zeros(self.capacity, np.int64)
+            self.instances.set_devices(slot, devices)
+            self.healthy[slot, : len(devices)] *= [d.device.partitions is None for d in devices]
 
     def _class_id(self, slot: int, node: Node) -> int:
         memory = max(0, node.allocatable.memory_bytes)
@@ -331,7 +375,9 @@ class Arrays:
         if ask is not None:
             for position in positions:
                 self.users[slot, position] += sign
-                if ask.is_whole:
+                if ask.kind is AskKind.PARTITION:
+                    self._book_instance(slot, position, berth.devices[0], sign)
+                elif ask.is_whole:
                     self.free_milli[slot, position] -= sign * WHOLE_MILLI
                     self.free_mib[slot, position] -= sign * self.total_mib[slot, position]
                 else:
@@ -347,10 +393,16 @@ class Arrays:
             held_or_free = self.untouched[slot] if sign > 0 else (self.users[slot] > 0)
             return [int(p) for p in np.flatnonzero(held_or_free)[: ask.count]]
         ids = self.ids[slot]
+        names = [split_partition(name)[0] for name in berth.devices] if ask.kind is AskKind.PARTITION else berth.devices
         try:
-            return [ids.index(device) for device in berth.devices]
+            return [ids.index(device) for device in names]
         except ValueError:
             raise UnknownBerthError(f"node {berth.node!r} has not all of the devices {berth.devices!r}") from None
+
+    def _book_instance(self, slot: int, position: int, name: str, sign: int) -> None:
+        partition = split_partition(name)[1]
+        if self.instances is None or partition is None or not self.instances.book(slot, position, partition, sign):
+            raise UnknownBerthError(f"no MIG instance {name!r}")
 
     def _derive(self, slot: int) -> None:
         """Recompute residual (0..1000, what the potential may count on) and untouched of one node."""
@@ -369,6 +421,8 @@ class Arrays:
                     by_memory = WHOLE_MILLI * between(self.free_mib[slot], 0, 2**50) // np.maximum(totals, 1)
                     np.copyto(residual, np.minimum(residual, by_memory), where=totals > 0)
                 np.copyto(self.residual[slot], residual * healthy, where=untouched == 0)
+        if self.instances is not None and self.mig_worth is not None:
+            self.mig_worth[slot] = self.instances.worth(slot) if kind == SHARING else 0
         self._touch(slot)
 
     def _touch(self, slot: int) -> None:
@@ -392,6 +446,11 @@ def model_place(wanted: tuple[str, ...], model: str) -> int:
     if not wanted:
         return 0
     return next((place for place, name in enumerate(wanted) if model_matches(name, model)), -1)
+
+
+def _offers_instances(node: Node) -> bool:
+    """Return True for a node whose device plugin advertises MIG instances: CPU-only pods should leave it alone too."""
+    return any(name.startswith(labels.NVIDIA_MIG_PREFIX) for name, _ in node.allocatable.extended)
 
 
 def _reads_alike(a: Node, b: Node) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from binpack.index.arrays import DEVICE_COLUMNS, Arrays, Floats, Ints
+from binpack.index.arrays import BY_DEVICE, Arrays, Floats, Ints
 from binpack.index.mix import Mix
 from binpack.index.potential import Potential, Weights
 from binpack.index.reservation import Reserve
@@ -47,7 +47,7 @@ class Excerpt:
         columns: dict[str, Ints] = {}
         for name, data in self.columns.items():
             column = np.frombuffer(data, np.int64)
-            columns[name] = (column.reshape(many, -1) if name in DEVICE_COLUMNS else column).copy()
+            columns[name] = (column.reshape(many, -1) if name in BY_DEVICE else column).copy()
         return Arrays.of_columns(columns, self.models)
 
     def potential(self) -> Potential:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from binpack.index import room
+from binpack.index import instance_misses, islands, room
 from binpack.index.arrays import Arrays, Bools, Ints
 from binpack.index.eligibility import Eligibility
-from fleet.device import WHOLE_MILLI, DeviceAsk
+from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.plan import Reason, Shortfall, Unplaced
 from fleet.pod import Pod
 from fleet.resources import Resources
@@ -70,6 +70,10 @@ class Misses:
         if not with_shortfall:
             return Unplaced(pod_uid=pod.uid, reason=Reason.INSUFFICIENT, allowed_nodes=allowed)
         shortfall = self._nearest(pod, slots)
+        if pod.ask is not None and pod.ask.kind is AskKind.PARTITION:
+            no_start = instance_misses.no_start(arrays, pod, slots, shortfall)
+            if no_start is not None:
+                return no_start
         missing = ", ".join(f"{amount} {name}" for name, amount in shortfall.missing)
         return Unplaced(
             pod_uid=pod.uid,
@@ -82,9 +86,13 @@ class Misses:
     def _could_ever_hold(self, ask: DeviceAsk, slots: Ints) -> Bools:
         """Return which nodes have enough healthy devices of the right kind, model and memory, used or not, (n,)."""
         arrays = self._arrays
+        if ask.kind is AskKind.PARTITION:
+            return instance_misses.could_ever_hold(arrays, ask, slots)
         fit = (arrays.healthy[slots] > 0) & room.devices_of_model(arrays, ask, slots)
         total = arrays.total_mib[slots]
         fit &= (total == 0) | (total >= ask.memory_mib)
+        if ask.is_one_island:
+            fit = islands.roomy(fit, arrays.island[slots], ask.count) if arrays.island is not None else fit & False
         found: Bools = (fit.sum(axis=1) >= ask.count) & room.takes_kind(arrays, ask, slots)
         return found & (ask.milli_gpu <= WHOLE_MILLI)
 
@@ -109,6 +117,8 @@ class Misses:
         ask = pod.ask
         if ask is None:
             return lacks
+        if ask.kind is AskKind.PARTITION:
+            return [*lacks, instance_misses.lacks(arrays, ask, slots)]
         if ask.is_whole:
             free = room.whole_devices(arrays, ask, slots).sum(axis=1)
             return [*lacks, ("devices", ask.count, (ask.count - free).clip(0))]
@@ -141,6 +151,8 @@ def _amounts(arrays: Arrays, wanted: Resources) -> list[tuple[str, int, Ints]]:
 
 
 def _words(ask: DeviceAsk) -> str:
+    if ask.kind is AskKind.PARTITION:
+        return instance_misses.words(ask)
     kind = "whole devices" if ask.is_whole else f"devices to share at {ask.milli_gpu} milli-GPU, {ask.memory_mib} MiB"
     models = f" of model {' or '.join(ask.models)}" if ask.models else ""
-    return f"{ask.count} healthy {kind}{models}"
+    return f"{ask.count} healthy {kind}{models}{' of one island' if ask.is_one_island else ''}"

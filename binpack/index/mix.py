@@ -80,7 +80,9 @@ def _order(shape: Shape) -> tuple[int, int, int, int, tuple[str, ...]]:
 def shape_of(pod: Pod, device_mib: int = 0) -> Shape:
     """Return what the pod asks; a share of memory alone counts as that part of a card of `device_mib`."""
     ask = pod.ask
-    if ask is None:
+    if (
+        ask is None or ask.kind is AskKind.PARTITION
+    ):  # an instance takes nothing that shares or whole devices could have
         return Shape(milli_cpu=pod.requests.milli_cpu, memory_bytes=pod.requests.memory_bytes)
     milli = ask.milli_gpu
     if ask.kind is AskKind.SHARE and ask.memory_mib > 0 and device_mib > 0:

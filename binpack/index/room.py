@@ -9,11 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from binpack.index.arrays import CLASSIC, HUGE, SHARING, Arrays, Bools, Ints, between
+from binpack.index import islands
+from binpack.index.arrays import CLASSIC, HUGE, SHARING, Arrays, Bools, Floats, Ints, between
 from binpack.index.eligibility import Eligibility
+from fleet import labels
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.pod import Pod
 from fleet.resources import Resources
+
+_LEFT_TIE = 2.0**-10  # of an instance that stays free on the node
 
 
 def bounded(pod: Pod) -> Pod:
@@ -58,6 +62,22 @@ def nodes_with_room(arrays: Arrays, eligibility: Eligibility, pod: Pod) -> Bools
     return found
 
 
+def instances_left(arrays: Arrays, pod: Pod) -> Floats:
+    """Return best fit as a tie-break for a pod that asks for advertised MIG instances, (count,); 0 for others.
+
+    Which card an instance is of is the device plugin's choice, and instances of one profile are worth the same: all
+    that can be saved is nodes on which none is in use.
+    """
+    count = arrays.count
+    if not any(name.startswith(labels.NVIDIA_MIG_PREFIX) for name, _ in pod.requests.extended):
+        return np.zeros(count)
+    left = np.zeros(count, np.int64)
+    for name in arrays.extended_names():
+        if name.startswith(labels.NVIDIA_MIG_PREFIX):
+            left += between(arrays.extended(name)[:count], 0, 2**20)
+    return np.multiply(left, _LEFT_TIE, dtype=np.float64)
+
+
 def cpu_suffices(arrays: Arrays, milli_cpu: int, slots: Ints) -> Bools:
     """Return where the free CPU covers the request, (n,)."""
     if milli_cpu <= 0:
@@ -88,6 +108,8 @@ def whole_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
     if ask.memory_mib > 0:
         total = arrays.total_mib[slots]
         found &= (total == 0) | (total >= ask.memory_mib)
+    if ask.is_one_island:
+        found = islands.roomy(found, arrays.island[slots], ask.count) if arrays.island is not None else found & False
     return found
 
 

@@ -6,14 +6,15 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index import room
+from binpack.index import islands, room
 from binpack.index.arrays import HUGE, Arrays, Bools, Floats, Ints, between
 from binpack.index.potential import Potential
 from binpack.index.scores import PodClass
-from fleet.device import DeviceAsk
+from fleet.device import AskKind, DeviceAsk
 
 # Best fit as a tie-break, 1e-3 over a node of eight devices, rounded to a power of two so that ties stay exact.
 _TIE: Final = 2.0**-23
+_MOST_BREAKING: Final = 2**17  # more than parting the largest island could cost
 
 
 class Scorer:
@@ -25,6 +26,7 @@ class Scorer:
         self.potential = potential
         self._summary = np.zeros((0, potential.of_residual.shape[1]))
         self._phi = np.zeros(0)
+        self._broken: Floats | None = None
         self.renew(np.arange(arrays.count))
 
     def renew(self, slots: Ints) -> None:
@@ -36,21 +38,33 @@ class Scorer:
             slots = np.arange(arrays.count)
         if len(slots):
             summary = self.potential.summaries(arrays.residual[slots])
+            if arrays.mig_worth is not None:
+                summary[:, 1] += arrays.mig_worth[slots]
+            if arrays.island is not None:
+                self._renew_islands(slots)
             self._summary[slots] = summary
             self._phi[slots] = self.potential.phi(arrays.node_model[slots], arrays.milli_cpu[slots], summary)
 
     def total(self) -> float:
         """Return the sum of Phi over all nodes."""
-        return float(self._phi[: self._arrays.count].sum())
+        return float(self.phi(np.arange(self._arrays.count)).sum())
 
     def phi(self, slots: Ints) -> Floats:
         """Return Phi of these nodes, (n,)."""
-        return self._phi[slots]
+        return self._phi[slots] if self._broken is None else self._phi[slots] + self._broken[slots]
+
+    def _renew_islands(self, slots: Ints) -> None:
+        arrays = self._arrays
+        assert arrays.island is not None
+        if self._broken is None or len(self._broken) != arrays.capacity:
+            self._broken = np.zeros(arrays.capacity)
+            slots = np.arange(arrays.count)
+        self._broken[slots] = islands.broken(arrays.untouched[slots], arrays.island[slots])
 
     def score(self, pod_class: PodClass, slots: Ints) -> tuple[Floats, Ints]:
         """Return the cost, (n,), inf where the pod does not fit, and the position of the best device, (n,).
 
-        The position is -1 except for a share of one device.
+        The position is -1 except for a share of one device and for a MIG instance.
         """
         arrays = self._arrays
         ask = pod_class.ask
@@ -60,6 +74,8 @@ class Scorer:
         if ask is None:
             return self._without_devices(slots, cpu, fits), nowhere
         fits &= room.takes_kind(arrays, ask, slots)
+        if ask.kind is AskKind.PARTITION:
+            return self._instance(ask, slots, cpu, fits)
         if not ask.is_whole and ask.count == 1:
             return self._on_one(ask, slots, cpu, fits)
         chosen, after = self.choose(ask, slots)
@@ -71,28 +87,65 @@ class Scorer:
             taken = table[arrays.residual[slots]] - table[after]
             summary = self._summary[slots] - (taken * chosen[:, :, None]).sum(axis=1)
         cost = self._cost(slots, cpu, summary) + self.lesser(ask, slots, chosen)
+        if arrays.island is not None and self._broken is not None:
+            untouched = arrays.untouched[slots] * ~chosen
+            cost += islands.broken(untouched, arrays.island[slots]) - self._broken[slots]
         return np.where(fits, cost, np.inf), nowhere
 
     def choose(self, ask: DeviceAsk, slots: Ints) -> tuple[Bools, Ints]:
         """Return which devices of each node to give, (n, D), at most `ask.count`, and what each keeps, (n, D).
 
-        Whole devices go in inventory order, those of preferred models first. Of several shares each goes where it costs
-        least device value, then where it fits best, one per device.
+        Whole devices go by islands, then in inventory order, those of preferred models first. Of several shares each
+        goes where it costs least device value, then where it fits best, one per device.
         """
         arrays = self._arrays
         if ask.is_whole:
             free = room.whole_devices(arrays, ask, slots)
             nothing = np.zeros_like(arrays.residual[slots])
             if not ask.is_ordered:
-                return free & (np.cumsum(free, axis=1) <= ask.count), nothing
-            rank = np.where(free, arrays.ranks(ask.models)[arrays.model[slots]], HUGE)
-            return free & (_places(rank) < ask.count), nothing
+                chosen = free & (np.cumsum(free, axis=1) <= ask.count)
+            else:
+                rank = np.where(free, arrays.ranks(ask.models)[arrays.model[slots]], HUGE)
+                chosen = free & (_places(rank) < ask.count)
+            return (chosen if arrays.island is None else self._by_islands(ask, slots, free, chosen)), nothing
         free, after = room.shared_devices(arrays, ask, slots)
         value = self.potential.of_residual[:, 1]
         loss = value[arrays.residual[slots]] - value[after] + _TIE * after
         if ask.is_ordered:
             loss += self._rank_cost(ask)[arrays.model[slots]]
         return free & (_places(np.where(free, loss, np.inf)) < ask.count), after
+
+    def _by_islands(self, ask: DeviceAsk, slots: Ints, free: Bools, chosen: Bools) -> Bools:
+        """Choose anew on the nodes with islands; a node of several models keeps the order of the wishes."""
+        arrays = self._arrays
+        assert arrays.island is not None
+        rows = (arrays.island[slots] > 0).any(axis=1)
+        if ask.is_ordered:
+            rank = np.where(free, arrays.ranks(ask.models)[arrays.model[slots]], -1)
+            rows &= ((rank == rank.max(axis=1, keepdims=True)) | (rank < 0)).all(axis=1)
+        if ask.is_one_island:
+            rows |= True
+        if rows.any():
+            chosen[rows] = islands.together(free[rows], arrays.island[slots[rows]], ask.count)
+        return chosen
+
+    def _instance(self, ask: DeviceAsk, slots: Ints, cpu: Ints, fits: Bools) -> tuple[Floats, Ints]:
+        """Score a MIG instance at the start that costs least of what its device is worth."""
+        arrays = self._arrays
+        if arrays.instances is None:
+            return np.full(len(slots), np.inf), np.full(len(slots), -1, np.int64)
+        able, loss = arrays.instances.best(ask.profile, slots)
+        if ask.models:
+            able &= room.devices_of_model(arrays, ask, slots)
+        price = np.where(able, loss.astype(np.float64), np.inf)
+        if ask.is_ordered:
+            price += self._rank_cost(ask)[arrays.model[slots]]
+        best = np.argmin(price, axis=1)
+        rows = np.arange(len(slots))
+        summary = self._summary[slots].copy()
+        summary[:, 1] -= loss[rows, best]
+        cost = self._cost(slots, cpu, summary) + price[rows, best] - loss[rows, best]
+        return np.where(fits & able[rows, best], cost, np.inf), best
 
     def _on_one(self, ask: DeviceAsk, slots: Ints, cpu: Ints, fits: Bools) -> tuple[Floats, Ints]:
         """Score a share of one device: every distinct residual of a node once."""
@@ -102,6 +155,10 @@ class Scorer:
         key = before * 1024 + after
         if ask.is_ordered:
             key = key * (len(self._arrays.models) + 1) + self._arrays.model[slots] + 1
+        breaking = None
+        if self._arrays.island is not None:
+            breaking = islands.breaking(self._arrays.untouched[slots], self._arrays.island[slots])
+            key = key * _MOST_BREAKING + breaking.astype(np.int64)
         same = (key[:, :, None] == key[:, None, :]) & free[:, None, :]
         earlier = np.tri(key.shape[1], k=-1, dtype=np.bool_)
         row, column = np.nonzero(free & ~(same & earlier).any(axis=2))
@@ -112,6 +169,8 @@ class Scorer:
         cost[row, column] = self._cost(slots[row], cpu[row], summary)
         if ask.is_ordered:
             cost[row, column] += self._rank_cost(ask)[self._arrays.model[slots[row], column]]
+        if breaking is not None:
+            cost[row, column] += breaking[row, column]
         best = np.argmin(cost, axis=1)
         return cost[np.arange(len(slots)), best], best
 
@@ -126,10 +185,13 @@ class Scorer:
         return after - self._phi[slots] + _TIE * summary[:, 0]
 
     def lesser(self, ask: DeviceAsk, slots: Ints, chosen: Bools) -> Floats:
-        """Return what less preferred models cost, (n,); 0 where the order means nothing."""
-        if not ask.is_ordered:
-            return np.zeros(len(slots))
-        found: Floats = (self._rank_cost(ask)[self._arrays.model[slots]] * chosen).sum(axis=1)
+        """Return what less preferred models and several islands cost, (n,)."""
+        arrays = self._arrays
+        found = np.zeros(len(slots))
+        if ask.is_ordered:
+            found += (self._rank_cost(ask)[arrays.model[slots]] * chosen).sum(axis=1)
+        if arrays.island is not None and ask.count > 1:
+            found += islands.parted(chosen, arrays.island[slots])
         return found
 
     def _rank_cost(self, ask: DeviceAsk) -> Floats:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from binpack.index import room
-from binpack.index.arrays import DEVICE_COLUMNS, Arrays, Bools, Floats, Ints
+from binpack.index.arrays import BY_DEVICE, Arrays, Bools, Floats, Ints
 from binpack.index.excerpt import Excerpt
 from binpack.index.scorer import Scorer
 from binpack.index.scores import PodClass
@@ -218,10 +218,11 @@ def _with_devices_sorted(arrays: Arrays, models: Sequence[str]) -> tuple[Arrays,
     for name in ("users", "version", "node_class"):
         columns[name][:] = 0
     order = np.tile(np.arange(arrays.width), (arrays.count, 1))
-    for name in reversed(DEVICE_COLUMNS):
+    by_device = [name for name in BY_DEVICE if name in columns]
+    for name in reversed(by_device):
         keys = np.take_along_axis(columns[name], order, axis=1)
         order = np.take_along_axis(order, np.argsort(-keys, axis=1, kind="stable"), axis=1)
-    for name in DEVICE_COLUMNS:
+    for name in by_device:
         columns[name] = np.take_along_axis(columns[name], order, axis=1)
     return Arrays.of_columns(columns, models), order
 

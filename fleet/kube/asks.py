@@ -3,6 +3,7 @@
 - `nvidia.com/gpu` alone: a count of whole devices on a classic node.
 - `berthmaster.dev/gpu`: whole devices of our choosing; `gpu-milli` and `gpu-memory-mib`: a share of one device, on
   which all containers of the pod run together, so theirs are summed.
+  With `mig-profile` beside one `berthmaster.dev/gpu`: a MIG instance instead of a whole device.
 - KAI's annotations. Its `gpu-fraction` means that part of the card's memory too; a request in MiB cannot say that of a
   card not chosen yet, so a fraction is booked as compute share alone. Fractions exclude each other exactly; a fraction
   and a MiB request side by side on one card can promise more memory than it has.
@@ -16,16 +17,20 @@ Sources: KAI-Scheduler docs/gpu-sharing, HAMi docs/config and docs/userguide.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from fleet import labels, quantity
+from fleet.berths import is_profile
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.errors import DecodeError
+from fleet.kube.model_wishes import wish_of
 from fleet.resources import UNLIMITED
 
 _NOTES = (
     labels.GPU_MODELS,
+    labels.MIG_PROFILE,
+    labels.SAME_ISLAND,
     labels.KAI_GPU_FRACTION,
     labels.KAI_GPU_MEMORY,
     labels.KAI_GPU_FRACTION_DEVICES,
@@ -35,8 +40,9 @@ _NOTES = (
     labels.HAMI_AVOID_UUIDS,
 )
 _HAMI = (labels.HAMI_MEMORY, labels.HAMI_CORES, labels.HAMI_MEMORY_PERCENTAGE)
-# Real lists name a handful; without a bound, one annotation of 256 KiB would cost every pod after it.
-_MOST_MODELS = 64
+_NO_INSTANCE = f"{labels.MIG_PROFILE}: a MIG instance is asked for with exactly one {labels.GPU}"
+_SLICES = 7  # of the compute of a card; what an instance is of a card in sums, and in nothing else
+_REQUIRED, _PREFERRED = "required", "preferred"
 _HAMI_UNMODELLED = (labels.HAMI_AVOID_MODELS, labels.HAMI_USE_UUIDS, labels.HAMI_AVOID_UUIDS)
 
 
@@ -70,24 +76,33 @@ def _asked(devices: tuple[tuple[str, int], ...], notes: tuple[tuple[str, str], .
     try:
         ask = _one_ask(amounts, texts)
         if ask is None:
-            return _NOTHING
-        models, has_other_counts = _models(texts, ask.count)
+            return _NOTHING if labels.MIG_PROFILE not in texts else Asked(problems=(_NO_INSTANCE,))
+        wish = wish_of(texts, ask)
+        ask = replace(_special(ask, texts), models=wish.models, is_ordered=wish.is_ordered, alternatives=wish.ways)
     except DecodeError as error:
         return Asked(problems=(str(error),))
     unmodelled = [f"annotation {name}" for name in _HAMI_UNMODELLED if name in texts]
-    if has_other_counts:
+    if wish.has_other_counts:
         unmodelled.append("gpu-models with other counts")
-    return Asked(
-        ask=DeviceAsk(
-            kind=ask.kind,
-            count=ask.count,
-            milli_gpu=ask.milli_gpu,
-            memory_mib=ask.memory_mib,
-            models=models,
-            is_ordered=len(models) > 1 and labels.GPU_MODELS in texts,
-        ),
-        unmodelled=tuple(unmodelled),
-    )
+    return Asked(ask=ask, unmodelled=tuple(unmodelled))
+
+
+def _special(ask: DeviceAsk, texts: Mapping[str, str]) -> DeviceAsk:
+    """Return the ask as an instance of a card or as devices of one island, where an annotation says so."""
+    if labels.MIG_PROFILE in texts:
+        profile = texts[labels.MIG_PROFILE].strip()
+        if ask.kind is not AskKind.CHOSEN or ask.count != 1:
+            raise DecodeError(_NO_INSTANCE)
+        if not is_profile(profile):
+            raise DecodeError(f"{labels.MIG_PROFILE}: {profile[:80]!r} is not a MIG profile such as 2g.20gb")
+        nominal_milli = min(WHOLE_MILLI, WHOLE_MILLI * int(profile.partition("g")[0]) // _SLICES)
+        ask = replace(ask, kind=AskKind.PARTITION, profile=profile, milli_gpu=nominal_milli)
+    wish = texts.get(labels.SAME_ISLAND, _PREFERRED).strip()
+    if wish not in (_REQUIRED, _PREFERRED):
+        raise DecodeError(f"{labels.SAME_ISLAND}: {wish[:80]!r} is neither {_REQUIRED} nor {_PREFERRED}")
+    if wish == _REQUIRED and ask.kind is not AskKind.CHOSEN:
+        raise DecodeError(f"{labels.SAME_ISLAND}: only devices asked for as {labels.GPU} can be of one island")
+    return replace(ask, is_one_island=wish == _REQUIRED)
 
 
 def _one_ask(amounts: Mapping[str, int], texts: Mapping[str, str]) -> DeviceAsk | None:
@@ -143,28 +158,3 @@ def _number(texts: Mapping[str, str], name: str, read: Callable[[str], int]) -> 
     if number > UNLIMITED:
         raise DecodeError(f"{name}: {texts[name][:80]!r} is beyond any machine")
     return number
-
-
-def _models(texts: Mapping[str, str], count: int) -> tuple[tuple[str, ...], bool]:
-    """Return the acceptable models for this count, in order, and whether others stand there with other counts."""
-    if labels.GPU_MODELS not in texts:
-        hami = texts.get(labels.HAMI_USE_MODELS, "")
-        found = tuple(dict.fromkeys(name.strip() for name in hami.split(",") if name.strip()))
-        if len(found) > _MOST_MODELS:
-            raise DecodeError(f"{labels.HAMI_USE_MODELS}: {len(found)} models are more than the {_MOST_MODELS} read")
-        return found, False
-    names: dict[str, None] = {}
-    has_other_counts = False
-    for part in texts[labels.GPU_MODELS].split(","):
-        name, equals, number = (text.strip() for text in part.partition("="))
-        if not name or (equals and not (number.isascii() and number.isdigit() and 0 < len(number) < 6)):
-            raise DecodeError(f"{labels.GPU_MODELS}: {part[:80]!r} is not a model or model=count")
-        if equals and int(number) != count:
-            has_other_counts = True
-        else:
-            names[name] = None
-    if len(names) > _MOST_MODELS:
-        raise DecodeError(f"{labels.GPU_MODELS}: {len(names)} models are more than the {_MOST_MODELS} that are read")
-    if not names:
-        raise DecodeError(f"{labels.GPU_MODELS}: no model is acceptable with the {count} device(s) asked for")
-    return tuple(names), has_other_counts

@@ -8,6 +8,7 @@ from functools import lru_cache
 from fleet import labels
 from fleet.constraints import Taint
 from fleet.device import Device
+from fleet.kube.device_notes import noted
 from fleet.kube.objects import NodeObject, Quantities, ResourceSliceObject, TaintObject
 from fleet.kube.requests import read_milli
 from fleet.kube.slices import devices_from
@@ -40,6 +41,8 @@ def node_from(obj: NodeObject, slices: Sequence[ResourceSliceObject]) -> Node:
         usable = _count(status.allocatable if status else None, problems)
         build = _sharing_devices if is_sharing else _classic_devices
         devices = build(capacity, usable, node_labels, dead, problems)
+    if is_sharing and meta.annotations:
+        devices = noted(devices, meta.annotations, problems)
     taints = _taints(spec.taints) if spec and spec.taints else ()
     pool = _pool(taints) if taints else ""
     notes = (meta.annotations or {}) if pool else {}

@@ -1,0 +1,38 @@
+"""The verifier's own look at MIG: slices as sets of numbers, from the table of cards and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from binpack.mig.cards import Profile, card_of
+from fleet.device import Device, Partition
+
+
+def can_begin(device: Device, held: Iterable[Partition], wanted: Partition) -> bool:
+    """Return True if the instance may be on the device beside those held, and these beside each other."""
+    layout = device.partitions
+    together = [*held, wanted]
+    if layout is None or len(set(together)) != len(together):
+        return False
+    if layout:
+        return all(instance in layout for instance in together)
+    card = card_of(device.model, device.memory_mib)
+    if card is None:
+        return False
+    profiles = {profile.name: profile for profile in card.profiles}
+    taken: set[int] = set()
+    media = 0
+    for instance in together:
+        profile = profiles.get(instance.profile)
+        if profile is None or instance.start not in profile.starts:
+            return False
+        slices = _slices(profile, instance.start)
+        if slices & taken:
+            return False
+        taken |= slices
+        media += profile.has_media
+    return media <= 1 and taken <= set(range(card.slices))
+
+
+def _slices(profile: Profile, start: int) -> set[int]:
+    return set(range(start, start + profile.slices))

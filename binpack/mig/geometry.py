@@ -1,0 +1,79 @@
+"""Where instances may start on one device, as bit masks: two starts exclude each other where their masks meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from binpack.mig.cards import card_of
+from fleet.device import Device, Partition
+
+_MOST_MADE = 8  # instances on one device; its masks index tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One instance that may be.
+
+    Attributes:
+        mask: What it takes: bits of memory slices, and above them the bit of the media extensions.
+    """
+
+    partition: Partition
+    mask: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """All that may start on a device.
+
+    Attributes:
+        bits: Length of the masks.
+        starts: By profile, ascending by start.
+        is_made: The instances were made beforehand: a bit stands for one of them, not for a memory slice.
+    """
+
+    bits: int
+    starts: tuple[Start, ...]
+    is_made: bool = False
+
+    def of(self, profile: str) -> tuple[Start, ...]:
+        """Return the starts of one profile; empty where the device can never hold it."""
+        return tuple(start for start in self.starts if start.partition.profile == profile)
+
+    def mask_of(self, partition: Partition) -> int | None:
+        """Return what an instance takes; None where it cannot be."""
+        return next((start.mask for start in self.starts if start.partition == partition), None)
+
+
+def geometry_of(device: Device) -> Geometry | None:
+    """Return where instances may start; None where the device is not in MIG mode or nothing is known of its card."""
+    if device.partitions is None:
+        return None
+    return made(device.partitions) if device.partitions else of_card(device.model, device.memory_mib)
+
+
+@lru_cache(maxsize=1024)
+def made(partitions: tuple[Partition, ...]) -> Geometry | None:
+    """Return the geometry of instances made beforehand, whatever the card; None for more than eight."""
+    if len(partitions) > _MOST_MADE:
+        return None
+    starts = tuple(Start(partition=partition, mask=1 << bit) for bit, partition in enumerate(sorted(partitions)))
+    return Geometry(bits=len(starts), starts=starts, is_made=True)
+
+
+@lru_cache(maxsize=1024)
+def of_card(model: str, memory_mib: int | None) -> Geometry | None:
+    """Return the geometry of an empty card; None where the card is not known."""
+    card = card_of(model, memory_mib)
+    if card is None:
+        return None
+    starts = tuple(
+        Start(
+            partition=Partition(profile.name, start),
+            mask=((1 << profile.slices) - 1) << start | (profile.has_media << card.slices),
+        )
+        for profile in card.profiles
+        for start in profile.starts
+    )
+    return Geometry(bits=card.slices + 1, starts=starts)
