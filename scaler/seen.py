@@ -88,6 +88,7 @@ class Replica:
         since_s: When it was ordered.
         in_flight: Requests in progress on it; None = not known.
         unscheduled: Whether it still waits for a node.
+        is_replaced: Whether another one serves in its stead already: it was moved.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Replica:
     since_s: float
     in_flight: float | None = None
     unscheduled: bool = False
+    is_replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

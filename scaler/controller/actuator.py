@@ -104,7 +104,7 @@ class Actuator:
         Marks are wishes: the first that is refused, or not answered, ends them, so that the count need not wait.
         """
         first = [name for name in victims if name in pods and pods[name].phase is Phase.READY][:_MOST_MARKS]
-        wanted = [(pods[name], _FIRST) for name in first if pods[name].cost != _FIRST]
+        wanted = [(pods[name], _FIRST) for name in first if pods[name].cost not in (_FIRST, labels.LEAVES_FIRST)]
         stale = [pod for pod in pods.values() if pod.cost == _FIRST and pod.name not in first][:_MOST_MARKS]
         for pod, cost in (*wanted, *((pod, None) for pod in stale)):
             if not await self._annotate(pod, cost):

@@ -15,6 +15,7 @@ from scaler.controller.desk import Desk
 from scaler.controller.endpoint import Endpoint
 from scaler.controller.facts import Change
 from scaler.controller.pods import Workload
+from scaler.controller.surge import surge_of
 from scaler.controller.world import Claim, Key, World
 from scaler.decision import Decision
 from scaler.horizontal.victims import victims
@@ -69,13 +70,21 @@ class Carrier:
     def carry(self, endpoint: Endpoint, workload: Workload, decision: Decision) -> None:
         """Set the count that a decision asks for, unless it is set already."""
         target = self._world.targets.get(workload)
-        order = order_for(decision.desired, endpoint.census, endpoint.policy.max_replicas)
+        order, surge = self._order(endpoint, decision)
         if target is None or target.order.replicas == order:
+            self._world.set_surge(workload, surge)
             self.forget(endpoint.key)
             return
         policy = endpoint.policy
         desk = self._desk if workload.kind in paths.BUILT_IN else self._others
-        desk.put(endpoint.key, lambda: self._set(endpoint, workload, decision, policy, order))
+        desk.put(endpoint.key, lambda: self._set(endpoint, workload, decision, policy, order, surge))
+
+    def _order(self, endpoint: Endpoint, decision: Decision) -> tuple[int, int]:
+        """Return the count to set, and how much of it is there for a replica that is being moved."""
+        needed = order_for(decision.desired, endpoint.census, endpoint.policy.max_replicas)
+        autoscaler = self._world.autoscalers.get(endpoint.key)
+        surge = surge_of(autoscaler.annotations) if autoscaler is not None and needed else 0
+        return needed + surge, surge
 
     def problem(self, key: Key) -> str:
         """Return why the last count could not be set; "" = it could."""
@@ -104,7 +113,7 @@ class Carrier:
         return order == 0 and (endpoint.load.in_flight != 0 or bool(endpoint.load.queued))
 
     async def _set(
-        self, endpoint: Endpoint, workload: Workload, decision: Decision, policy: Policy, order: int
+        self, endpoint: Endpoint, workload: Workload, decision: Decision, policy: Policy, order: int, surge: int
     ) -> None:
         target = self._world.targets.get(workload)
         seen = target.order.replicas if target else None
@@ -136,6 +145,7 @@ class Carrier:
         self._problems.pop(endpoint.key, None)
         self._retry_s.pop(endpoint.key, None)
         if now is not None:
+            self._world.set_surge(workload, surge)
             self._world.set_target(workload, now.replicas, self._clock.monotonic_s(), version=now.version)
             change = Change(
                 at_s=self._clock.monotonic_s(),

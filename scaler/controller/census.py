@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fleet import labels
 from scaler.controller.pods import Pod
 from scaler.seen import Fleet, Phase, Replica
 
@@ -131,6 +132,7 @@ def replicas(pods: Iterable[Pod], in_flight: Mapping[str, float]) -> tuple[Repli
             since_s=pod.since_s,
             in_flight=in_flight.get(pod.name),
             unscheduled=pod.scheduled_at_s is None,
+            is_replaced=pod.cost == labels.LEAVES_FIRST,
         )
         for pod in pods
         if not pod.is_ended

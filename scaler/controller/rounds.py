@@ -20,6 +20,7 @@ from scaler.controller.pods import Pod, Workload
 from scaler.controller.ports import LoadSource
 from scaler.controller.problems import signal_problem
 from scaler.controller.status import kept_in
+from scaler.controller.surge import surge_of, without_surge
 from scaler.controller.teller import Teller
 from scaler.controller.turns import each_second
 from scaler.controller.world import Autoscaler, Claim, Key, World
@@ -251,6 +252,9 @@ class Rounds:
             return
         target = self._world.targets.get(workload)
         order = target.order if target else Order(replicas=None, at_s=self._clock.monotonic_s())
+        # Who was in charge before may have set the surge: a fresh process takes it that it did.
+        surge = self._world.surges.setdefault(workload, surge_of(autoscaler.annotations))
+        order = without_surge(order, surge)
         endpoint.census = census(self._world.pods.of(workload).values(), order, self._world.hardware)
         endpoint.known.changed_at_s = target.changed_at_s if target else float("-inf")
 

@@ -96,12 +96,14 @@ class World:
 
     Attributes:
         hardware: What nodes with GPUs call them, by node.
+        surges: How many of a workload's replicas were ordered beside the needed ones (surge.py), as last set.
     """
 
     pods: PodBook = field(default_factory=PodBook)
     autoscalers: dict[Key, Autoscaler] = field(default_factory=dict)
     targets: dict[Workload, Target] = field(default_factory=dict)
     hardware: dict[str, str] = field(default_factory=dict)
+    surges: dict[Workload, int] = field(default_factory=dict)
     _claims: dict[Workload, set[Key]] = field(default_factory=dict)
     _rivals: dict[str, Workload] = field(default_factory=dict)
     _contested: Counter[Workload] = field(default_factory=Counter)
@@ -184,9 +186,16 @@ class World:
         )
         self.pods.touch(workload)
 
+    def set_surge(self, workload: Workload, surge: int) -> None:
+        """Take how many of the replicas that are ordered stand beside the needed ones."""
+        if self.surges.get(workload) != surge:
+            self.surges[workload] = surge
+            self.pods.touch(workload)
+
     def remove_workload(self, workload: Workload) -> None:
         """Take note that a workload is gone."""
         self.targets.pop(workload, None)
+        self.surges.pop(workload, None)
         self.pods.touch(workload)
 
     def set_node(self, obj: NodeObject) -> None:
