@@ -6,7 +6,7 @@
 Writes bench/results/openb_bounds.json. For the very pods that arrive within 100 % of the GPU capacity (what a seed
 shuffles and re-samples), the limit is the least unallocated share that any method could have reached, even one that
 sees all pods at once, may refuse whom it likes and may move whom it likes; see binpack/bound/limit.py. The gap of a
-policy is what it leaves unallocated above that. Ours is read from bench/results/openb_TRACE.json where that is there.
+policy is what it leaves unallocated above that. Ours, the mix learnt, is read from bench/results/openb.json where it is there.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from time import perf_counter
 from typing import Any
 
 from bench.openb import PUBLISHED, RESULTS
+from bench.openb.cells import LEARNT
 from binpack.arrivals import arrivals
 from binpack.bound import Bounds
-from binpack.simulate import OURS
 from binpack.trace import load_nodes, load_pods, traces
 from fleet.device import WHOLE_MILLI
 
@@ -88,9 +88,10 @@ def gaps_of(trace: str) -> dict[str, Any]:
     """Return what FGD (published) and ours (as last measured here) leave unallocated, percent, mean of the seeds."""
     published = json.loads(PUBLISHED.read_text("utf-8"))
     fgd = published["unallocated_percent"][trace]["fgd"][published["arrived_percent"].index(100)]
-    path = RESULTS / f"openb_{trace}.json"
-    ours = json.loads(path.read_text("utf-8"))["policies"].get(OURS) if path.exists() else None
-    return {"fgd_percent": fgd, "ours_percent": ours["unallocated_percent"]["100"] if ours else None}
+    path = RESULTS / "openb.json"
+    cells = json.loads(path.read_text("utf-8"))["cells"].values() if path.exists() else ()
+    ours = [cell["unallocated_percent"] for cell in cells if (cell["trace"], cell["column"]) == (trace, LEARNT)]
+    return {"fgd_percent": fgd, "ours_percent": round(statistics.fmean(ours), 3) if ours else None}
 
 
 def judged(row: dict[str, Any]) -> dict[str, Any]:
