@@ -14,9 +14,9 @@ def victims(replicas: Sequence[Replica], count: int) -> tuple[str, ...]:
     """Return the names of the `count` replicas that serve least.
 
     Those that were moved first, for another serves in their stead. Then failed ones, then starting ones farthest from
-    Ready (those without a node, then the last ordered), then Ready ones with the fewest requests; one whose requests are
-    not known is held to be the busiest. A replica that serves nobody costs nothing to drop, and one that is about to
-    serve is worth more than one just begun (ray-project/ray#43034). Draining ones are going already.
+    Ready (those without a node, then the last ordered), then Ready ones with the fewest requests; one whose requests
+    are not known is held to be the busiest. A replica that serves nobody costs nothing to drop, and one that is about
+    to serve is worth more than one just begun (ray-project/ray#43034). Draining ones are going already.
 
     Args:
         replicas: All there are.
