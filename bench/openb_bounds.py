@@ -6,7 +6,8 @@
 Writes bench/results/openb_bounds.json. For the very pods that arrive within 100 % of the GPU capacity (what a seed
 shuffles and re-samples), the limit is the least unallocated share that any method could have reached, even one that
 sees all pods at once, may refuse whom it likes and may move whom it likes; see binpack/bound/limit.py. The gap of a
-policy is what it leaves unallocated above that. Ours, the mix learnt, is read from bench/results/openb.json where it is there.
+policy is what it leaves unallocated above that. Ours, the mix learnt, is read from bench/results/openb.json where it is
+there.
 """
 
 from __future__ import annotations
