@@ -1,0 +1,173 @@
+"""A seat for a pod that waits, or for a whole gang: where the fewest others must go for it. Nobody goes without one.
+
+A node is considered only with the devices that its pieces really make: the pod is fitted beside what would be left, by
+the definition of feasible (`binpack.fit`) and the ledger's own arithmetic (`binpack.books`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from binpack.books import Holding, account, holding_at
+from binpack.demand import hardest_first
+from binpack.fit import devices_for, mismatch, serves
+from binpack.preemption.choice import BudgetsOf, Price, fewest, price, spared
+from binpack.preemption.tenants import Tenants
+from binpack.state import NodeState
+from fleet.device import WHOLE_MILLI
+from fleet.node import Node
+from fleet.pod import Berth, Pod
+
+# Nodes on which it is worked out who could stay, the nearest to fitting first, and those gone through set by set.
+_MOST_NODES: Final = 256
+_MOST_CLOSELY: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Seats for all pods of a unit, and who must go for them.
+
+    Attributes:
+        seats: (pod, berth) of every member.
+        victims: Who must go; empty where it is enough to wait for pods that leave already.
+    """
+
+    seats: tuple[tuple[Pod, Berth], ...]
+    victims: tuple[Pod, ...]
+
+
+class View(Protocol):
+    """The cluster as a proposal needs it."""
+
+    tenants: Tenants
+
+    def open_nodes(self) -> Iterable[str]:
+        """Return the nodes that may be planned on and keep no seat yet."""
+        ...
+
+    def open_node(self, name: str) -> Node | None:
+        """Return a node as pods see it that may be planned there."""
+        ...
+
+    def staying(self, name: str) -> Mapping[str, Holding]:
+        """Return what is held on a node by uid, without those who leave already."""
+        ...
+
+    def allows(self, pod: Pod, name: str) -> bool:
+        """Return True if no rule between pods forbids the node as it is now."""
+        ...
+
+
+def propose(unit: Sequence[Pod], view: View, budgets_of: BudgetsOf, *, may_break: bool = False) -> Proposal | None:
+    """Return seats for all pods of the unit, with the fewest pods to go for each; None where there is no way.
+
+    Args:
+        unit: One pod, or the members of a gang; the least important of them decides who may be made to go.
+        view: The cluster now.
+        budgets_of: The budgets that cover a pod.
+        may_break: Whether budgets may be broken where nothing else makes room.
+    """
+    if any(pod.never_preempts or pod.problems for pod in unit):
+        return None
+    desk = _Desk(view, budgets_of, min(pod.priority for pod in unit), may_break=may_break)
+    for pod in sorted(unit, key=hardest_first):
+        if not desk.seat(pod):
+            return None
+    return Proposal(seats=tuple(desk.seats), victims=tuple(desk.victims))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offer:
+    node: str
+    devices: tuple[str, ...]
+    victims: tuple[Pod, ...]
+    price: Price
+
+
+def _shortage(pod: Pod, node: Node, holdings: Iterable[Holding]) -> int:
+    """Return how far the node is from having room now, milli-GPU and milli-CPU in one sum: to try the nearest first."""
+    milli_cpu = node.allocatable.milli_cpu - pod.requests.milli_cpu
+    milli_gpu = WHOLE_MILLI * len(node.devices) - (pod.ask.total_milli_gpu if pod.ask is not None else 0)
+    for holding in holdings:
+        milli_cpu -= holding.requests.milli_cpu
+        milli_gpu -= holding.ask.total_milli_gpu if holding.ask is not None else 0
+    return max(0, -milli_cpu) + max(0, -milli_gpu)
+
+
+class _Desk:
+    """The cluster while a unit is being seated."""
+
+    def __init__(self, view: View, budgets_of: BudgetsOf, priority: int, *, may_break: bool) -> None:
+        self.seats: list[tuple[Pod, Berth]] = []
+        self.victims: list[Pod] = []
+        self._view = view
+        self._budgets_of = budgets_of
+        self._priority = priority
+        self._may_break = may_break
+        self._names = sorted(view.open_nodes())
+        self._changed: dict[str, dict[str, Holding]] = {}
+
+    def seat(self, pod: Pod) -> bool:
+        """Seat one pod where it costs least; False where it cannot be seated."""
+        rough = sorted(self._rough(pod), key=lambda offer: (offer.price, offer.node))
+        offers = [exact for offer in rough[:_MOST_CLOSELY] if (exact := self._closely(pod, offer)) is not None]
+        offers += [offer for offer in rough[_MOST_CLOSELY:] if self._may_break or not offer.price[0]]
+        if not offers:
+            return False
+        best = min(offers, key=lambda offer: (offer.price, offer.node))
+        berth = Berth(node=best.node, devices=best.devices)
+        holdings = dict(self._held(best.node))
+        for victim in best.victims:
+            del holdings[victim.uid]
+        holdings[pod.uid] = holding_at(pod, best.node, best.devices or None)
+        self._changed[best.node] = holdings
+        self.seats.append((pod, berth))
+        self.victims += best.victims
+        return True
+
+    def _held(self, name: str) -> Mapping[str, Holding]:
+        return self._changed[name] if name in self._changed else self._view.staying(name)
+
+    def _rough(self, pod: Pod) -> list[_Offer]:
+        """Return offers of the nodes nearest to fitting, with nobody to go who could stay."""
+        near: list[tuple[int, str]] = []
+        for name in self._names:
+            node = self._view.open_node(name)
+            if node is None or (pod.ask is not None and not serves(pod.ask, node)) or mismatch(pod, node) is not None:
+                continue
+            held = self._held(name)
+            going = {victim.uid for victim in self._view.tenants.below(name, self._priority)}
+            state = self._without(node, held, going)
+            if devices_for(pod, state) is not None and self._view.allows(pod, name):
+                near.append((_shortage(pod, node, held.values()), name))
+        offers = (self._offer(pod, name, self._spared) for _, name in sorted(near)[:_MOST_NODES])
+        return [offer for offer in offers if offer is not None]
+
+    def _closely(self, pod: Pod, rough: _Offer) -> _Offer | None:
+        return self._offer(pod, rough.node, self._fewest)
+
+    def _spared(self, candidates: Sequence[Pod], fits: Callable[[Iterable[str]], bool]) -> tuple[Pod, ...] | None:
+        return spared(candidates, fits, self._budgets_of, gone=self.victims)
+
+    def _fewest(self, candidates: Sequence[Pod], fits: Callable[[Iterable[str]], bool]) -> tuple[Pod, ...] | None:
+        return fewest(candidates, fits, self._budgets_of, gone=self.victims, may_break=self._may_break)
+
+    def _offer(self, pod: Pod, name: str, choose: Callable[..., tuple[Pod, ...] | None]) -> _Offer | None:
+        node = self._view.open_node(name)
+        if node is None:
+            return None
+        held = self._held(name)
+        candidates = [one for one in self._view.tenants.below(name, self._priority) if one.uid in held]
+        victims = choose(candidates, lambda uids: devices_for(pod, self._without(node, held, set(uids))) is not None)
+        if victims is None:
+            return None
+        devices = devices_for(pod, self._without(node, held, {victim.uid for victim in victims}))
+        if devices is None:
+            return None
+        cost = price(victims, self._budgets_of, self.victims)
+        return _Offer(node=name, devices=devices, victims=victims, price=cost)
+
+    def _without(self, node: Node, held: Mapping[str, Holding], uids: set[str]) -> NodeState:
+        return account(node, [holding for uid, holding in held.items() if uid not in uids]).state
