@@ -50,6 +50,8 @@ def question_of(index: Index, pods: Sequence[Pod], plan: Plan) -> Question | Non
 
 def _is_beyond_patterns(pod: Pod) -> bool:
     ask = pod.ask
+    if pod.resource_claims:
+        return True
     return ask is not None and (ask.kind is AskKind.PARTITION or bool(ask.alternatives))
 
 

@@ -1,7 +1,7 @@
 """Dynamic Resource Allocation in plain values: what drivers publish, what claims ask, what was allocated.
 
 Amounts of capacities and counters are exact integers in billionths (nano), the finest a Kubernetes quantity goes, so
-that nothing is rounded. Attribute and capacity names are fully qualified, `domain/name`. Source: KEP-4381 and its
+that nothing is rounded. Attribute names are fully qualified, `domain/name`. Source: KEP-4381 and its
 extensions KEP-4815 (partitions), 4816 (lists), 5055 (taints), 5075 (consumable capacity); API resource.k8s.io/v1.
 """
 
@@ -116,7 +116,7 @@ class PoolDevice:
 
     Attributes:
         attributes: By fully qualified name.
-        capacity: By fully qualified name.
+        capacity: By name as published: allocations and requests name it just so.
         uses: (counter set, counters) that it draws from the pool while anybody has it.
         is_multiple: Several claims may have it at once, each a part of its capacity.
         where: From where it is reached; None = as its slice says.
@@ -210,7 +210,7 @@ class DeviceOption:
         selectors: CEL expressions that must all hold, beside those of the class.
         count: How many devices; 0 = all that match.
         is_admin: Access beside whoever has the device.
-        capacity: (qualified name or name, amount) wanted of each device.
+        capacity: (name as published, amount) wanted of each device.
         tolerations: Of device taints.
     """
 
@@ -256,7 +256,7 @@ class DeviceResult:
     Attributes:
         request: `request` or `request/subrequest`.
         share_id: Of a device that several claims may have; "" = it is given whole.
-        consumed: (qualified name as the device has it, amount) of its capacity.
+        consumed: (name as published, amount) of its capacity.
     """
 
     request: str

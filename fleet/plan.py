@@ -28,6 +28,7 @@ class Reason(Enum):
     GANG_INCOMPLETE = "GangIncomplete"  # members of its gang are missing, or nobody says how many there are
     GANG_DOES_NOT_FIT = "GangDoesNotFit"  # the members of its gang do not all fit at once
     SEAT_AWAITED = "SeatAwaited"  # a berth is kept for it, and whoever holds it still leaves
+    CLAIM_UNSATISFIED = "ClaimUnsatisfied"  # nodes have room, and none has the devices that resource claims ask
     CLAIM_PENDING = "ClaimPending"  # a resource claim, or its device class, is not there or cannot be read
     LEFT_TO_SCHEDULER = "LeftToScheduler"  # devices are asked in a way that kube-scheduler alone can allocate
     PLANNER_FAULT = "PlannerFault"  # planning it failed by a fault of ours; it is tried again

@@ -100,6 +100,7 @@ HANDED_OVER = (
     frozenset(
         {Reason.NO_NODES, Reason.NO_NODE_ALLOWED, Reason.NO_SUCH_DEVICE, Reason.NO_LEGAL_START, Reason.INSUFFICIENT}
     )
+    | {Reason.CLAIM_UNSATISFIED}
     | COMPANY_REASONS
 )
 CAPACITY = HANDED_OVER | {Reason.NO_WARM_NODE}

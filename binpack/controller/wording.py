@@ -108,8 +108,8 @@ def _sentence(pod: Pod, unplaced: Unplaced) -> str:
             return f"{text}: {unplaced.detail or 'no allowed node has it'}"
         case Reason.NO_LEGAL_START:
             return f"needs {needs(pod)}: {unplaced.detail}"
-        case Reason.VOLUME:
-            return f"waits for its volumes: {unplaced.detail}"
+        case Reason.CLAIM_UNSATISFIED | Reason.CLAIM_PENDING | Reason.LEFT_TO_SCHEDULER | Reason.VOLUME:
+            return _of_claims(pod, unplaced)
         case Reason.MALFORMED:
             return f"cannot be read: {unplaced.detail or '; '.join(pod.problems)}"
         case Reason.UNMODELLED_CONSTRAINT:
@@ -120,3 +120,13 @@ def _sentence(pod: Pod, unplaced: Unplaced) -> str:
             return unplaced.detail
         case Reason.PLANNER_FAULT:
             return f"could not be planned by a fault of the planner, which tries again: {unplaced.detail}"
+
+
+def _of_claims(pod: Pod, unplaced: Unplaced) -> str:
+    if unplaced.reason is Reason.CLAIM_UNSATISFIED:
+        return f"needs {needs(pod)} and devices for its resource claims: {unplaced.detail}"
+    if unplaced.reason is Reason.VOLUME:
+        return f"waits for its volumes: {unplaced.detail}"
+    if unplaced.reason is Reason.CLAIM_PENDING:
+        return f"waits for its resource claims: {unplaced.detail}"
+    return f"left to kube-scheduler, un-pinned: {unplaced.detail}"

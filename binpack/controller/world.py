@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
 
+from binpack.check_company import Register
 from binpack.company import COMPANY_REASONS, Company
 from binpack.controller.berthed import Berthed
 from binpack.controller.growth import has_grown
@@ -14,6 +15,8 @@ from binpack.controller.triage import Handling, handling, is_gang
 from binpack.controller.waiting import CAPACITY, WaitingRoom
 from binpack.controller.wording import sentence
 from binpack.controller.yard import Yard
+from binpack.dra.desk import Desk
+from binpack.dra.shown import recorded_on, with_held
 from binpack.fit import mismatch, missing
 from binpack.index import Index
 from binpack.ledger import Ledger
@@ -55,7 +58,11 @@ class World:
         self.waiting = waiting
         self.yard = Yard() if yard is None else yard
         self.berthed = Berthed() if berthed is None else berthed
+        self.desk = Desk()
+        self.index.use_claims(self.desk)
+        self.yard.warm.use_claims(self.desk)
         self.company = Company()
+        self.register = Register()
         self.index.use_company(self.company)
         self.yard.warm.use_company(self.company)
         self.shop = RepairShop()
@@ -71,6 +78,7 @@ class World:
         self._tries: dict[str, int] = {}
         self._states: dict[str, NodeState] = {}
         self._grown: set[str] = set()
+        self._has_claim_room = False
         self._lonely: dict[Guest, tuple[int, ...]] = {}
         self._joined: set[Guest] = set()
         self._tried: dict[str, set[str]] = {}
@@ -101,6 +109,7 @@ class World:
     def pod_gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
         self.berthed.gone(uid)
+        self.desk.forget(uid)
         self._leave(uid)
         self._forget_unbound(uid)
         self.away.pop(uid, None)
@@ -172,7 +181,7 @@ class World:
 
     def refresh(self) -> bool:
         """Carry the ledger's changes into the index; return True if room appeared since `requeue_waiting`."""
-        for name in sorted(self.ledger.take_changed()):
+        for name in sorted(self.ledger.take_changed() | self.desk.take_touched()):
             try:
                 self._carry_over(name)
             except Exception as error:
@@ -180,7 +189,8 @@ class World:
                 self._drop_node(name)
                 self._note_warnings(name, (f"node {name} cannot be used: {type(error).__name__}: {error}",))
         self._is_new = False
-        return self._has_company_moved() or bool(self._grown)
+        self._has_claim_room = self.desk.take_room() or self._has_claim_room
+        return self._has_company_moved() or bool(self._grown) or self._has_claim_room
 
     def _has_company_moved(self) -> bool:
         """Note which pods that wait for others' sake may find it changed; return True if any does."""
@@ -195,9 +205,14 @@ class World:
         self._note_warnings(name, self.ledger.warnings_on(name))
         if state is None:
             self.company.remove_node(name)
+            self.desk.remove_node(name)
+            self.register.remove_node(name)
             self._drop_node(name)
             return
+        self.desk.set_node(name, state.node.labels, recorded_on(state))
+        state = with_held(state, self.desk.held_on(name))
         self.company.set_node(state)
+        self.register.set_node(state)
         old = self._states.get(name)
         if state.node.pool:
             shown = self.yard.sort(state, self.pods, may_adopt=self._is_new)
@@ -244,6 +259,9 @@ class World:
         grown = [self._states[name] for name in sorted(self._grown)]
         joined, self._joined = self._joined, set()
         self._grown.clear()
+        if self._has_claim_room:
+            self._has_claim_room = False
+            self._requeue_claimants()
         is_many = len(grown) > _MANY_NODES
         known: dict[tuple[object, ...], bool] = {}
         for pod in self._waiting_for_room():
@@ -252,6 +270,15 @@ class World:
                 known[wish] = is_many or pod.guest in joined or any(self._has_place(pod, state) for state in grown)
             if known[wish]:
                 self.queue[pod.uid] = pod
+
+    def _requeue_claimants(self) -> None:
+        """Queue every pod that waits for its resource claims: devices became free, or claims came."""
+        for uid, pod in self.pods.items():
+            record = self.waiting.get(uid) if pod.resource_claims else None
+            if record is None or uid in self.away:
+                continue
+            if record.reason in CAPACITY or record.reason is Reason.CLAIM_PENDING:
+                self.queue[uid] = pod
 
     def _has_place(self, pod: Pod, state: NodeState) -> bool:
         if mismatch(pod, state.node) is not None or missing(pod, state):
@@ -316,6 +343,7 @@ class World:
         self.away[pod.uid] = Away.WRITTEN
         if berth is not None:
             self.ledger.assume(pod, berth)
+            self.desk.assume(pod.uid, berth.choices)
             self.yard.warm.begin(berth.node)
 
     def note_draw(self, pod: Pod, berth: Berth) -> None:
@@ -358,6 +386,7 @@ class World:
         """
         if not is_written:
             self.ledger.forget(uid)
+            self.desk.forget(uid)
         if uid not in self.pods:
             return 1
         self.away[uid] = Away.RESTING
@@ -367,6 +396,7 @@ class World:
     def again(self, uid: str) -> None:
         """Give back what was assumed for a pod and plan it again, if it is still gated and can be planned."""
         self.ledger.forget(uid)
+        self.desk.forget(uid)
         self.away.pop(uid, None)
         self.yard.take_back_hit(uid)
         pod = self.pods.get(uid)
@@ -443,7 +473,8 @@ class World:
 
 def _wish(pod: Pod) -> tuple[object, ...]:
     """Return everything on which a decision about the pod rests: equal wishes, equal answers."""
-    return (handling(pod), pod.requests, pod.ask, pod.constraints, pod.guest, pod.preferred_nodes, pod.images)
+    claims = pod.resource_claims
+    return (handling(pod), pod.requests, pod.ask, pod.constraints, pod.guest, pod.preferred_nodes, pod.images, claims)
 
 
 def _hold_reason(pod: Pod) -> Reason:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from binpack.company import Company, CompanyBySlot
+from binpack.dra.by_slot import ClaimsBySlot
+from binpack.dra.desk import Desk
 from binpack.index import alternatives, room
 from binpack.index.arrays import Arrays, Bools, Floats, Ints
 from binpack.index.contention import contention
@@ -59,6 +62,7 @@ class Index:
         self._eligibility = Eligibility(self._arrays)
         self._misses = Misses(self._arrays, self._eligibility)
         self._by_slot = CompanyBySlot()
+        self._claims: ClaimsBySlot | None = None
         for state in states:
             self.set_node(state)
         self._rebuild()
@@ -72,9 +76,15 @@ class Index:
         """Read rules between pods from a company that is fed with more nodes than these; before there are any."""
         self._by_slot = CompanyBySlot(company)
 
+    def use_claims(self, desk: Desk) -> None:
+        """Ask this desk what the resource claims of pods can get; before there are any nodes."""
+        self._claims = ClaimsBySlot(desk)
+
     def set_node(self, state: NodeState) -> None:
         """Add a node or replace all that is known of it, bookings included."""
         self._arrays.set_node(state)
+        if self._claims is not None:
+            self._claims.node_moved(state.node.name)
         self._by_slot.set_node(state, self._arrays.slots[state.node.name])
 
     def remove_node(self, name: str) -> None:
@@ -91,6 +101,8 @@ class Index:
             UnknownBerthError: The node or a device is not in the index.
         """
         self._arrays.take(pod, berth)
+        if berth.choices and self._claims is not None:
+            self._claims.desk.take(berth.choices)
         self._by_slot.take(pod, berth)
 
     def give_back(self, pod: Pod, berth: Berth) -> None:
@@ -100,6 +112,8 @@ class Index:
             UnknownBerthError: The node or a device is not in the index.
         """
         self._arrays.give_back(pod, berth)
+        if berth.choices and self._claims is not None:
+            self._claims.desk.give_back(berth.choices)
         self._by_slot.give_back(pod, berth)
 
     def place(self, pod: Pod, *, with_shortfall: bool = True) -> Placement | Unplaced:
@@ -115,7 +129,7 @@ class Index:
         cost, position = self._costs(pod)
         least = cost.min() if len(cost) else np.inf
         if least == np.inf:
-            return self._lonely(pod) or self._miss(pod, with_shortfall=with_shortfall)
+            return self._lonely(pod) or self._unclaimed(pod) or self._miss(pod, with_shortfall=with_shortfall)
         slots = np.flatnonzero(cost == least)
         slot = int(slots[0] if len(slots) == 1 else slots[np.argmin(self._arrays.order[slots])])
         return self._placement(pod, slot, float(least), int(position[slot]))
@@ -228,9 +242,18 @@ class Index:
             priced = max(pod.ask.total_milli_gpu, _LEAST_PRICED_MILLI)
             cost += priced * self._price[arrays.node_model[: arrays.count]]
         self._by_slot.charge(pod, cost)
+        if pod.resource_claims and self._claims is not None:
+            self._claims.charge(pod, cost, arrays.slots)
         if arrays.leaving:
             cost[list(arrays.leaving)] += _LAST_RESORT_MILLI
         return cost
+
+    def _unclaimed(self, pod: Pod) -> Unplaced | None:
+        """Return the answer for a pod that its resource claims alone keep from every node; None = more does."""
+        if not pod.resource_claims or self._claims is None:
+            return None
+        cost, _ = self._costs(replace(pod, resource_claims=()))
+        return self._claims.why_not(pod, [self._arrays.name(slot) for slot in np.flatnonzero(cost < np.inf).tolist()])
 
     def _lonely(self, pod: Pod) -> Unplaced | None:
         """Return the answer for a pod that nothing but a rule between pods keeps from every node; None = more does."""
@@ -284,7 +307,9 @@ class Index:
         elif ask is not None and ask.kind is not AskKind.CLASSIC:
             chosen, _ = self._scorer.choose(ask, np.array([slot]))
             devices = arrays.device_ids(slot, [int(p) for p in np.flatnonzero(chosen[0])])
-        return Placement(pod_uid=pod.uid, berth=Berth(node=arrays.name(slot), devices=devices), score=cost)
+        node = arrays.name(slot)
+        choices = self._claims.choices(pod, node) if pod.resource_claims and self._claims is not None else ()
+        return Placement(pod_uid=pod.uid, berth=Berth(node=node, devices=devices, choices=choices), score=cost)
 
     def _refresh(self) -> None:
         """Bring everything derived up to date with the bookings and nodes since the last question."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from binpack.company import Company
 from binpack.demand import hardest_first
+from binpack.dra.desk import Desk
 from binpack.index import Index
 from binpack.state import NodeState
 from binpack.warm.pools import Pools
@@ -92,6 +93,10 @@ class WarmNodes:
         """Read rules between pods from a company that knows all nodes; before there are any here."""
         self._index.use_company(company)
 
+    def use_claims(self, desk: Desk) -> None:
+        """Ask this desk what the resource claims of pods can get; before there are any nodes here."""
+        self._index.use_claims(desk)
+
     def place(self, pod: Pod) -> Placement | None:
         """Return the best berth on a warm node, None if there is none; nothing is booked."""
         return self._index.place_first(pod, self._rank(pod)) if self._states else None
@@ -143,7 +148,7 @@ class WarmNodes:
         held_by_slot = held[self._kind]
         rank = _PER_IMAGE * (len(pod.images) - held_by_slot) + self._is_fresh
         is_barred = self._kind < 0
-        if pod.ask is None:
+        if pod.ask is None and not pod.resource_claims:
             is_barred |= (self._has_devices > 0) & (held_by_slot == 0)
         found: Ints = np.where(is_barred, _NEVER, rank)
         return found

@@ -218,7 +218,7 @@ def _device(obj: DeviceObject, driver: str, says_where: bool) -> PoolDevice:
         name=obj.name,
         attributes=_attributes(obj.attributes, driver),
         capacity={
-            qualified(name, driver): Capacity(value=_nano(one.value), policy=_policy(one.request_policy))
+            name: Capacity(value=_nano(one.value), policy=_policy(one.request_policy))
             for name, one in (obj.capacity or {}).items()
         },
         uses=tuple((one.counter_set, _counters(one.counters)) for one in obj.consumes_counters or ()),

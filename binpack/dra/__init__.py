@@ -1,0 +1,1 @@
+"""Which devices a pod's resource claims get, on which node (Dynamic Resource Allocation). Pure."""

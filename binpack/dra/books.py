@@ -1,0 +1,88 @@
+"""Which claim holds which device: whole, in part, or beside another as an administrator. A function of the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from binpack.dra.pools import Cell, PoolId, Pools
+from fleet.dra import DeviceId, DeviceResult
+
+Used = Mapping[tuple[str, str], int]
+
+
+class Books:
+    """Books of all devices, moved by single claims."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self._held: dict[str, tuple[DeviceResult, ...]] = {}
+        self._holders: dict[DeviceId, dict[str, list[DeviceResult]]] = {}
+        self._in_pool: dict[PoolId, set[DeviceId]] = {}
+        self._counters: dict[PoolId, dict[tuple[str, str], int]] = {}
+
+    def book(self, claim: str, results: Iterable[DeviceResult]) -> set[PoolId]:
+        """Let these be all that the claim holds; return the pools in which that moves anything."""
+        new = tuple(result for result in results if not result.is_admin)
+        old = self._held.pop(claim, ())
+        if new:
+            self._held[claim] = new
+        if new == old:
+            return set()
+        for result in old:
+            self._holders[result.id].pop(claim, None)
+            if not self._holders[result.id]:
+                del self._holders[result.id]
+                self._in_pool[result.id[:2]].discard(result.id)
+        for result in new:
+            self._holders.setdefault(result.id, {}).setdefault(claim, []).append(result)
+            self._in_pool.setdefault(result.id[:2], set()).add(result.id)
+        moved = {result.id[:2] for result in (*old, *new)}
+        for pool_id in moved:
+            self._counters.pop(pool_id, None)
+        return moved
+
+    def pool_changed(self, pool_id: PoolId) -> None:
+        """Count the counters of a pool anew whose devices changed."""
+        self._counters.pop(pool_id, None)
+
+    def holders(self, device: DeviceId) -> tuple[str, ...]:
+        """Return the uids of the claims that hold any of the device, sorted."""
+        return tuple(sorted(self._holders.get(device, ())))
+
+    def is_whole_held(self, device: DeviceId) -> bool:
+        """Return True if a claim has the device for itself."""
+        held = self._holders.get(device, {})
+        return any(not result.share_id for results in held.values() for result in results)
+
+    def is_held(self, device: DeviceId) -> bool:
+        """Return True if a claim has all or part of the device."""
+        return device in self._holders
+
+    def consumed(self, device: DeviceId) -> dict[str, int]:
+        """Return what is used of each capacity of a device that claims share."""
+        total: dict[str, int] = {}
+        for results in self._holders.get(device, {}).values():
+            for result in results:
+                for name, amount in result.consumed:
+                    total[name] = total.get(name, 0) + amount
+        return total
+
+    def counters(self, pool_id: PoolId) -> Used:
+        """Return what the held devices of a pool draw, by (counter set, counter); each device draws once."""
+        known = self._counters.get(pool_id)
+        if known is None:
+            known = {}
+            held = self._in_pool.get(pool_id, ())
+            pool = self._pools.pool(pool_id)
+            for cell in pool.cells if pool is not None and held else ():
+                if cell.id in held:
+                    draw(known, cell)
+            self._counters[pool_id] = known
+        return known
+
+
+def draw(used: dict[tuple[str, str], int], cell: Cell, sign: int = 1) -> None:
+    """Add what a device draws while it is held."""
+    for counter_set, amounts in cell.device.uses:
+        for name, amount in amounts:
+            used[counter_set, name] = used.get((counter_set, name), 0) + sign * amount

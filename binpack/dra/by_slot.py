@@ -1,0 +1,149 @@
+"""What a pod's resource claims cost on every node of an index, kept up to date node by node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from binpack.dra.choose import Chosen, Obstacle, Refused
+from binpack.dra.desk import Desk, Pending, Wish
+from fleet.dra import ClaimChoice
+from fleet.plan import Reason, Unplaced
+from fleet.pod import Pod
+
+Floats = npt.NDArray[np.float64]
+
+_MOST_COLUMNS = 64
+
+
+@dataclass(slots=True)
+class _Column:
+    """Costs of one wish by slot, true as of the desk's clock `at` but for the nodes in `stale`."""
+
+    cost: Floats
+    at: int
+    stale: set[str]
+
+
+class ClaimsBySlot:
+    """The claims' part of an index: a cost for each slot, inf where they cannot be satisfied.
+
+    A pod without claims never gets here. The first pod of a kind costs a search on each node; later ones only on nodes
+    that changed.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._columns: dict[tuple[object, ...], _Column] = {}
+
+    def node_moved(self, name: str) -> None:
+        """Note that the node has another slot, or has come."""
+        for column in self._columns.values():
+            column.stale.add(name)
+
+    def charge(self, pod: Pod, cost: Floats, slots: Mapping[str, int]) -> None:
+        """Add what the pod's claims cost to the cost by slot, in place; inf where they cannot be satisfied.
+
+        Args:
+            pod: It has claims.
+            cost: By slot.
+            slots: Of all nodes of the index, by name.
+        """
+        wish = self.desk.wish(pod)
+        if isinstance(wish, Pending):
+            cost[:] = np.inf
+            return
+        column = self._column(wish, len(cost))
+        for name in self._stale(column, slots):
+            answer = self.desk.offer(name, wish)
+            column.cost[slots[name]] = answer.cost if isinstance(answer, Chosen) else np.inf
+        column.stale.clear()
+        column.at = self.desk.clock
+        cost += column.cost[: len(cost)]
+
+    def choices(self, pod: Pod, node: str) -> tuple[ClaimChoice, ...]:
+        """Return the devices for the pod's claims on a node on which they cost less than inf."""
+        wish = self.desk.wish(pod)
+        answer = self.desk.offer(node, wish) if isinstance(wish, Wish) else None
+        return answer.choices if isinstance(answer, Chosen) else ()
+
+    def why_not(self, pod: Pod, names: Iterable[str]) -> Unplaced | None:
+        """Return why claims keep the pod from these nodes, which have all else; None = they do not."""
+        wish = self.desk.wish(pod)
+        if isinstance(wish, Pending):
+            return Unplaced(pod_uid=pod.uid, reason=wish.reason, detail=wish.detail)
+        refusals = {name: answer for name in names if isinstance(answer := self.desk.offer(name, wish), Refused)}
+        if not refusals:
+            return None
+        trouble = next((one for name in refusals for one in self.desk.troubles(name, wish)), None)
+        if trouble is not None and trouble.is_unmodelled:
+            return Unplaced(
+                pod_uid=pod.uid, reason=Reason.LEFT_TO_SCHEDULER, detail=trouble.text, allowed_nodes=len(refusals)
+            )
+        nearest = min(refusals, key=lambda name: (_ORDER[refusals[name].obstacle], _lacks(refusals[name]), name))
+        text = _words(refusals, nearest)
+        if trouble is not None:
+            text += f"; {trouble.text}"
+        return Unplaced(
+            pod_uid=pod.uid, reason=Reason.CLAIM_UNSATISFIED, detail=text, allowed_nodes=len(refusals)
+        )
+
+    def _column(self, wish: Wish, count: int) -> _Column:
+        column = self._columns.get(wish.key)
+        if column is None:
+            if len(self._columns) >= _MOST_COLUMNS:
+                del self._columns[next(iter(self._columns))]
+            column = self._columns[wish.key] = _Column(np.full(count, np.inf), -1, set())
+        if len(column.cost) < count:
+            column.cost = np.concatenate([column.cost, np.full(count - len(column.cost), np.inf)])
+        return column
+
+    def _stale(self, column: _Column, slots: Mapping[str, int]) -> list[str]:
+        desk = self.desk
+        if column.at < desk.all_changed_at or column.at < 0:
+            return list(slots)
+        if column.at < desk.clock:
+            column.stale.update(desk.changed_since(column.at))
+        return [name for name in column.stale if name in slots]
+
+
+_ORDER = {
+    Obstacle.CONSTRAINT: 0,
+    Obstacle.TOO_LONG: 1,
+    Obstacle.IN_USE: 2,
+    Obstacle.POOL_CLOSED: 3,
+    Obstacle.NONE_MATCH: 4,
+    Obstacle.HELD_ELSEWHERE: 5,
+}
+
+
+def _lacks(refused: Refused) -> int:
+    return max(0, refused.wanted - refused.free)
+
+
+def _words(refusals: Mapping[str, Refused], nearest: str) -> str:
+    """Return how many nodes fail by what, and how near the nearest one is."""
+    counts = Counter(refused.obstacle for refused in refusals.values())
+    refused = refusals[nearest]
+    wanted = f"{refused.wanted} device(s) for {refused.request}"
+    match refused.obstacle:
+        case Obstacle.IN_USE:
+            text = f"best node {nearest} has {refused.free} free of {wanted}"
+        case Obstacle.CONSTRAINT:
+            text = (
+                f"best node {nearest} has {refused.free} free of {wanted}, and no choice meets the claim's constraints"
+            )
+        case Obstacle.TOO_LONG:
+            text = f"the search for devices on {nearest} was given up"
+        case Obstacle.POOL_CLOSED:
+            text = f"best node {nearest} may give none: {refused.detail}"
+        case Obstacle.HELD_ELSEWHERE:
+            text = "a claim is allocated on a node without room for the pod"
+        case _:
+            text = f"no node with room for the pod has {wanted}"
+    others = ", ".join(f"{count} {obstacle.value}" for obstacle, count in sorted(counts.items(), key=str))
+    return f"{text} ({len(refusals)} nodes: {others})" if len(refusals) > 1 else text

@@ -1,0 +1,339 @@
+"""Chooses devices on one node for claims: every rule of the API, the least valuable devices first, with backtracking.
+
+kube-scheduler takes the first devices that fit (kubernetes/enhancements#4970); here candidates are tried in order of
+what giving them away costs (binpack/dra/value.py), so that what is whole stays whole. Requests are taken in the claim's
+order and prioritised lists in theirs. A search that would take too long ends with an answer that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID, uuid5
+
+from binpack.dra.amounts import consumed, fits
+from binpack.dra.books import Books, draw
+from binpack.dra.pools import Cell, PoolId, Reach
+from binpack.dra.value import TAINTED, Values, fits_counters
+from binpack.dra.wants import Want, Way, configs_of, covers
+from fleet.constraints import NodeTerm, Requirement
+from fleet.dra import MOST_RESULTS, NODE_NAME_FIELD, Allocation, ClaimChoice, DeviceId, DeviceResult
+
+_MOST_STEPS = 20_000
+_LATER_WAY = 100_000.0  # a way further down a prioritised list costs more than any choice of devices within one
+_PER_FREE_PEER = 1.0  # of nodes alike in all else, the one with the fewest free devices of the kind is taken
+_SHARES = UUID("5f0c1c2a-9f0b-5f55-9a4e-6f1d3b1f7a11")
+
+
+class Obstacle(Enum):
+    """Why a node cannot give a claim its devices."""
+
+    NONE_MATCH = "none-match"  # no device here is of the kind, whoever has it
+    IN_USE = "in-use"  # there are enough of the kind, and too few of them are free
+    POOL_CLOSED = "pool-closed"  # a pool here is incomplete or contradicts itself
+    CONSTRAINT = "constraint"  # enough are free, and no choice of them meets the claim's constraints
+    TOO_LONG = "too-long"  # the search was given up
+    HELD_ELSEWHERE = "held-elsewhere"  # a claim is allocated already, for other nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Devices for every claim, and what they cost (milli-GPU)."""
+
+    choices: tuple[ClaimChoice, ...]
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why there are none: the obstacle, the request that met it, how many devices it wants, how many are to be had."""
+
+    obstacle: Obstacle
+    request: str = ""
+    wanted: int = 0
+    free: int = 0
+    detail: str = ""
+
+
+Suitable = Callable[[Way], Sequence[Cell]]
+
+
+def choose(
+    node: str, wants: Sequence[Want], reach: Reach, suitable: Suitable, books: Books, values: Values
+) -> Chosen | Refused:
+    """Return devices for all claims, or why there are none.
+
+    Args:
+        node: Where the pod would be.
+        wants: Claims without devices.
+        reach: What the node reaches.
+        suitable: Returns the devices of `reach` that a way allows, whoever has them.
+        books: What is held now.
+        values: Prices.
+    """
+    search = _Search(node, wants, reach, suitable, books, values)
+    if search.claim(0):
+        return Chosen(tuple(search.choices()), search.cost)
+    if search.steps >= _MOST_STEPS:
+        return Refused(Obstacle.TOO_LONG)
+    refused = search.refused or Refused(Obstacle.CONSTRAINT)
+    if reach.problems and refused.obstacle is Obstacle.NONE_MATCH:
+        return Refused(Obstacle.POOL_CLOSED, refused.request, refused.wanted, refused.free, reach.problems[0])
+    return refused
+
+
+@dataclass(slots=True)
+class _Pick:
+    """One device given in the search so far."""
+
+    way: Way
+    cell: Cell
+    more: dict[str, int]
+    began: bool
+    cost: float
+
+
+@dataclass(slots=True)
+class _Search:
+    node: str
+    wants: Sequence[Want]
+    reach: Reach
+    suitable: Suitable
+    books: Books
+    values: Values
+    steps: int = 0
+    cost: float = 0.0
+    refused: Refused | None = None
+    picks: list[list[_Pick]] = field(default_factory=list)
+    ways: list[list[Way]] = field(default_factory=list)
+    taken: dict[DeviceId, int] = field(default_factory=dict)
+    shared: dict[DeviceId, dict[str, int]] = field(default_factory=dict)
+    sharers: dict[DeviceId, int] = field(default_factory=dict)
+    drawn: dict[PoolId, dict[tuple[str, str], int]] = field(default_factory=dict)
+
+    def claim(self, number: int) -> bool:
+        """Allocate the claims from this one on."""
+        if number == len(self.wants):
+            return True
+        self.picks.append([])
+        self.ways.append([])
+        if self._request(number, 0):
+            return True
+        self.picks.pop()
+        self.ways.pop()
+        return False
+
+    def _request(self, claim: int, number: int) -> bool:
+        want = self.wants[claim]
+        if number == len(want.ways):
+            return self.claim(claim + 1)
+        for place, way in enumerate(want.ways[number]):
+            before = self.cost
+            self.cost += _LATER_WAY * place
+            self.ways[claim].append(way)
+            if self._way(claim, number, way):
+                return True
+            self.ways[claim].pop()
+            self.cost = before
+        return False
+
+    def _way(self, claim: int, number: int, way: Way) -> bool:
+        matching = self.suitable(way)
+        wanted = way.option.count or len(matching)
+        if not way.option.count and self.reach.problems:
+            self._note(Refused(Obstacle.POOL_CLOSED, way.title, detail=self.reach.problems[0]))
+            return False
+        if not matching or len(matching) < wanted:
+            self._note(Refused(Obstacle.NONE_MATCH, way.title, max(1, wanted), len(matching)))
+            return False
+        if wanted > MOST_RESULTS - len(self.picks[claim]):
+            self._note(Refused(Obstacle.NONE_MATCH, way.title, wanted, MOST_RESULTS, "more than one claim can hold"))
+            return False
+        free = [cell for cell in matching if self._is_free(cell, way, claim)]
+        if len(free) < wanted:
+            self._note(Refused(Obstacle.IN_USE, way.title, wanted, len(free)))
+            return False
+        priced = sorted(((self._price(cell, way), place, cell) for place, cell in enumerate(free)), key=_by_price)
+        peers = _PER_FREE_PEER * (len(free) - wanted)
+        self.cost += peers
+        if self._devices(claim, number, way, wanted, [cell for _, _, cell in priced]):
+            return True
+        self.cost -= peers
+        self._note(Refused(Obstacle.CONSTRAINT, way.title, wanted, len(free)))
+        return False
+
+    def _devices(self, claim: int, number: int, way: Way, wanted: int, cells: list[Cell]) -> bool:
+        """Give `wanted` of these devices, in this order; each combination is tried once."""
+        if wanted == 0:
+            return self._request(claim, number + 1)
+        for place, cell in enumerate(cells):
+            if len(cells) - place < wanted:
+                return False
+            self.steps += 1
+            if self.steps >= _MOST_STEPS:
+                return False
+            if not self._is_free(cell, way, claim) or not self._agrees(claim, way, cell):
+                continue
+            pick = self._take(claim, way, cell)
+            rest = [other for other in cells[place + 1 :] if self._agrees(claim, way, other)]
+            if len(rest) >= wanted - 1 and self._devices(claim, number, way, wanted - 1, rest):
+                return True
+            self._untake(claim, pick)
+        return False
+
+    # -- one device --------------------------------------------------------------------------------------------
+
+    def _is_free(self, cell: Cell, way: Way, claim: int) -> bool:
+        if way.option.is_admin:
+            return all(pick.cell.id != cell.id for pick in self.picks[claim])
+        if cell.id in self.taken or self.books.is_whole_held(cell.id):
+            return False
+        more = consumed(cell.device, way.option.capacity)
+        if more is None:
+            return False
+        if not cell.device.is_multiple:
+            return not self.books.is_held(cell.id) and fits_counters(cell, self._used(cell))
+        if not fits(cell.device, self._consumed(cell), more):
+            return False
+        return self._is_begun(cell) or fits_counters(cell, self._used(cell))
+
+    def _is_begun(self, cell: Cell) -> bool:
+        return self.books.is_held(cell.id) or self.sharers.get(cell.id, 0) > 0
+
+    def _used(self, cell: Cell) -> Mapping[tuple[str, str], int]:
+        """Return what is drawn of the pool, held or taken in this search."""
+        held = self.books.counters(cell.pool.id)
+        more = self.drawn.get(cell.pool.id)
+        return {key: held.get(key, 0) + more.get(key, 0) for key in {*held, *more}} if more else held
+
+    def _consumed(self, cell: Cell) -> dict[str, int]:
+        held = self.books.consumed(cell.id)
+        for name, amount in self.shared.get(cell.id, {}).items():
+            held[name] = held.get(name, 0) + amount
+        return held
+
+    def _price(self, cell: Cell, way: Way) -> float:
+        if way.option.is_admin:
+            return 0.0
+        more = consumed(cell.device, way.option.capacity) or {}
+        price = self.values.price(
+            cell,
+            self._used(cell),
+            self._consumed(cell) if cell.device.is_multiple else None,
+            more,
+            is_fresh=not self._is_begun(cell),
+        )
+        return price + TAINTED * len(cell.taints)
+
+    def _agrees(self, claim: int, way: Way, cell: Cell) -> bool:
+        for constraint in self.wants[claim].constraints:
+            if not covers(constraint, way.title):
+                continue
+            value = cell.device.attributes.get(constraint.attribute)
+            if value is None:
+                return False
+            for pick in self.picks[claim]:
+                if not covers(constraint, pick.way.title):
+                    continue
+                other = pick.cell.device.attributes[constraint.attribute]
+                is_same = type(other) is type(value) and other == value
+                if is_same is constraint.is_distinct:
+                    return False
+        return True
+
+    def _take(self, claim: int, way: Way, cell: Cell) -> _Pick:
+        more = consumed(cell.device, way.option.capacity) or {}
+        began = not way.option.is_admin and not self._is_begun(cell)
+        pick = _Pick(way, cell, more, began, self._price(cell, way))
+        self.picks[claim].append(pick)
+        self.cost += pick.cost
+        if way.option.is_admin:
+            return pick
+        if began and cell.device.uses:
+            draw(self.drawn.setdefault(cell.pool.id, {}), cell)
+        if cell.device.is_multiple:
+            used = self.shared.setdefault(cell.id, {})
+            for name, amount in more.items():
+                used[name] = used.get(name, 0) + amount
+            self.sharers[cell.id] = self.sharers.get(cell.id, 0) + 1
+        else:
+            self.taken[cell.id] = claim
+        return pick
+
+    def _untake(self, claim: int, pick: _Pick) -> None:
+        cell = pick.cell
+        self.picks[claim].pop()
+        self.cost -= pick.cost
+        if pick.way.option.is_admin:
+            return
+        if pick.began and cell.device.uses:
+            draw(self.drawn[cell.pool.id], cell, -1)
+        if cell.device.is_multiple:
+            for name, amount in pick.more.items():
+                self.shared[cell.id][name] -= amount
+            self.sharers[cell.id] -= 1
+        else:
+            del self.taken[cell.id]
+
+    def _note(self, refused: Refused) -> None:
+        """Keep the obstacle that came nearest to an answer."""
+        order = [Obstacle.NONE_MATCH, Obstacle.POOL_CLOSED, Obstacle.IN_USE, Obstacle.CONSTRAINT]
+        old = self.refused
+        if old is None or order.index(refused.obstacle) > order.index(old.obstacle):
+            self.refused = refused
+
+    # -- the answer --------------------------------------------------------------------------------------------
+
+    def choices(self) -> list[ClaimChoice]:
+        """Return what the search ended with."""
+        return [
+            ClaimChoice(claim_uid=want.uid, allocation=self._allocation(want, picks, ways))
+            for want, picks, ways in zip(self.wants, self.picks, self.ways, strict=True)
+        ]
+
+    def _allocation(self, want: Want, picks: list[_Pick], ways: list[Way]) -> Allocation:
+        of_classes, of_claim = configs_of(ways, want.demand)
+        return Allocation(
+            results=tuple(_result(want, pick, place) for place, pick in enumerate(picks)),
+            terms=_terms(self.node, [pick.cell for pick in picks]),
+            class_configs=of_classes,
+            claim_configs=of_claim,
+        )
+
+
+def _result(want: Want, pick: _Pick, place: int) -> DeviceResult:
+    driver, pool, name = pick.cell.id
+    device, option = pick.cell.device, pick.way.option
+    is_shared = device.is_multiple
+    return DeviceResult(
+        request=pick.way.title,
+        driver=driver,
+        pool=pool,
+        device=name,
+        is_admin=option.is_admin,
+        # One per claim and device, and the same whoever works it out: a repeated write changes nothing.
+        share_id=str(uuid5(_SHARES, f"{want.uid} {driver} {pool} {name} {place}")) if is_shared else "",
+        consumed=tuple(sorted(pick.more.items())) if is_shared else (),
+        tolerations=option.tolerations,
+        binding_conditions=device.binding_conditions,
+        binding_failure_conditions=device.binding_failure_conditions,
+    )
+
+
+def _terms(node: str, cells: Sequence[Cell]) -> tuple[NodeTerm, ...] | None:
+    """Return the nodes from which all of the devices are reached; None = all nodes."""
+    if any(cell.where.node or cell.device.binds_to_node for cell in cells):
+        only = Requirement(key=NODE_NAME_FIELD, operator="In", values=(node,))
+        return (NodeTerm(fields=(only,)),)
+    labels: dict[Requirement, None] = {}
+    fields: dict[Requirement, None] = {}
+    for cell in cells:
+        for term in cell.where.terms or ():
+            labels.update(dict.fromkeys(term.labels))
+            fields.update(dict.fromkeys(term.fields))
+    return (NodeTerm(labels=tuple(labels), fields=tuple(fields)),) if labels or fields else None
+
+
+def _by_price(row: tuple[float, int, Cell]) -> tuple[float, int]:
+    return row[0], row[1]

@@ -1,0 +1,382 @@
+"""What every resource claim holds and what a pod's claims could get on each node: a function of the API's objects.
+
+A claim holds the devices of its `status.allocation`. Until the API shows it, it holds what was decided here (`assume`),
+and within one plan what the plan gives it (`take`, `give_back`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from binpack.dra.books import Books
+from binpack.dra.choose import Chosen, Obstacle, Refused, choose
+from binpack.dra.pools import Cell, PoolId, Pools, Reach
+from binpack.dra.selectors import Selectors, Trouble
+from binpack.dra.value import Values
+from binpack.dra.wants import NoSuchClassError, Want, Way, suitable, want_of
+from fleet import labels
+from fleet.dra import (
+    Allocation,
+    ClaimChoice,
+    DeviceClass,
+    DeviceResult,
+    DeviceSlice,
+    ResourceClaim,
+    TaintRule,
+)
+from fleet.plan import Reason
+from fleet.pod import Pod
+
+MOST_RESERVERS: Final = 256  # resource.k8s.io/v1, ResourceClaimReservedForMaxSize
+IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a pod's claims still want, and to which nodes those that have devices bind it.
+
+    Attributes:
+        key: Equal for pods that get equal answers everywhere.
+    """
+
+    wants: tuple[Want, ...]
+    given: tuple[Allocation, ...]
+    key: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Why a pod's claims cannot be planned now."""
+
+    reason: Reason
+    detail: str
+
+
+class Desk:
+    """Books of all claims, and the choice of devices for those that have none."""
+
+    def __init__(self) -> None:
+        self.is_synced = False
+        self.pools = Pools()
+        self.books = Books(self.pools)
+        self.classes: dict[str, DeviceClass] = {}
+        self.claims: dict[str, ResourceClaim] = {}
+        self.clock = 0
+        self._changed_at: dict[str, int] = {}
+        self.all_changed_at = 0
+        self._selectors = Selectors()
+        self._values = Values()
+        self._uid_of: dict[tuple[str, str], str] = {}
+        self._slice_pool: dict[str, PoolId] = {}
+        self._assumed: dict[str, tuple[str, Allocation]] = {}
+        self._planned: dict[str, Allocation] = {}
+        self._fit: dict[str, tuple[Reach, dict[Way, tuple[tuple[Cell, ...], tuple[Trouble, ...]]]]] = {}
+        self._has_room = False
+        self._touched: set[str] = set()
+        self._recorders: set[str] = set()
+
+    # -- what the API shows ------------------------------------------------------------------------------------
+
+    def set_slice(self, new: DeviceSlice) -> None:
+        """Take a new or changed slice."""
+        pool_id = (new.driver, new.pool)
+        before = self._slice_pool.get(new.name)
+        if before is not None and before != pool_id:
+            self.remove_slice(new.name)
+        self._slice_pool[new.name] = pool_id
+        self._pool_moved(pool_id, self.pools.set_slice(new))
+
+    def remove_slice(self, name: str) -> None:
+        """Drop a slice."""
+        pool_id = self._slice_pool.pop(name, None)
+        if pool_id is not None:
+            self._pool_moved(pool_id, self.pools.remove_slice(name, pool_id))
+
+    def set_class(self, new: DeviceClass) -> None:
+        """Take a new or changed device class."""
+        if self.classes.get(new.name) != new:
+            self.classes[new.name] = new
+            self._all_moved()
+
+    def remove_class(self, name: str) -> None:
+        """Drop a device class."""
+        if self.classes.pop(name, None) is not None:
+            self._all_moved()
+
+    def set_rule(self, rule: TaintRule) -> None:
+        """Take a new or changed taint rule."""
+        self.pools.set_rule(rule)
+        self._all_moved()
+
+    def remove_rule(self, name: str) -> None:
+        """Drop a taint rule."""
+        self.pools.remove_rule(name)
+        self._all_moved()
+
+    def set_claim(self, claim: ResourceClaim) -> None:
+        """Take a new or changed claim."""
+        key = (claim.namespace, claim.name)
+        earlier = self._uid_of.get(key)
+        if earlier is not None and earlier != claim.uid:
+            self.remove_claim(earlier)
+        before = self.claims.get(claim.uid)
+        self._uid_of[key] = claim.uid
+        self.claims[claim.uid] = claim
+        if claim.allocation is not None:
+            self._assumed.pop(claim.uid, None)
+        if before is None or before.demand != claim.demand or before.is_terminating != claim.is_terminating:
+            self._has_room = True
+        self._rebook(claim.uid)
+
+    def remove_claim(self, uid: str) -> None:
+        """Drop a claim whose object is gone."""
+        claim = self.claims.pop(uid, None)
+        self._assumed.pop(uid, None)
+        if claim is not None and self._uid_of.get((claim.namespace, claim.name)) == uid:
+            del self._uid_of[claim.namespace, claim.name]
+        self._rebook(uid)
+
+    def set_node(self, name: str, node_labels: Mapping[str, str], recorded: Collection[str]) -> None:
+        """Take a new or changed node.
+
+        Args:
+            name: Of the node.
+            node_labels: By which slices with a selector reach it.
+            recorded: Ids of its GPUs of which a pod holds any by its record: no claim gets those.
+        """
+        if self.pools.set_node(name, node_labels):
+            self._fit.pop(name, None)
+            self._moved(name)
+        if recorded or f"{_RECORDS}{name}" in self._recorders:
+            self._record(name, recorded)
+
+    def remove_node(self, name: str) -> None:
+        """Drop a node."""
+        self.pools.remove_node(name)
+        self._fit.pop(name, None)
+        self._changed_at.pop(name, None)
+        self._record(name, ())
+
+    # -- what was decided and does not show yet ----------------------------------------------------------------
+
+    def assume(self, pod_uid: str, choices: Iterable[ClaimChoice]) -> None:
+        """Count choices as held until the API shows the claim allocated, or until `forget`."""
+        for choice in choices:
+            claim = self.claims.get(choice.claim_uid)
+            if claim is not None and claim.allocation is None:
+                self._assumed[choice.claim_uid] = (pod_uid, choice.allocation)
+                self._rebook(choice.claim_uid)
+
+    def forget(self, pod_uid: str) -> None:
+        """Drop what was assumed for a pod."""
+        for claim_uid in [uid for uid, (owner, _) in self._assumed.items() if owner == pod_uid]:
+            del self._assumed[claim_uid]
+            self._rebook(claim_uid)
+
+    def take(self, choices: Iterable[ClaimChoice]) -> None:
+        """Book the choices of a plan in the making."""
+        for choice in choices:
+            self._planned[choice.claim_uid] = choice.allocation
+            self._rebook(choice.claim_uid)
+
+    def give_back(self, choices: Iterable[ClaimChoice]) -> None:
+        """Undo `take`."""
+        had_room = self._has_room
+        for choice in choices:
+            self._planned.pop(choice.claim_uid, None)
+            self._rebook(choice.claim_uid)
+        self._has_room = had_room
+
+    # -- questions ---------------------------------------------------------------------------------------------
+
+    def claims_of(self, pod: Pod) -> list[ResourceClaim]:
+        """Return those of the pod's claims that exist."""
+        uids = [self._uid_of.get((pod.namespace, one.claim)) for one in pod.resource_claims if one.claim]
+        return [self.claims[uid] for uid in uids if uid is not None]
+
+    def allocation(self, claim: ResourceClaim) -> Allocation | None:
+        """Return what the claim has, shown or decided; None = nothing."""
+        if claim.allocation is not None:
+            return claim.allocation
+        if claim.uid in self._assumed:
+            return self._assumed[claim.uid][1]
+        return self._planned.get(claim.uid)
+
+    def wish(self, pod: Pod) -> Wish | Pending:
+        """Return what the pod's claims want, or why they cannot be planned."""
+        if not self.is_synced:
+            return Pending(Reason.CLAIM_PENDING, "resource claims are not listed yet")
+        wants: list[Want] = []
+        given: list[Allocation] = []
+        for one in pod.resource_claims:
+            if one.is_none:
+                continue
+            uid = self._uid_of.get((pod.namespace, one.claim)) if one.claim else None
+            if uid is None:
+                what = f"claim {one.claim} does not exist" if one.claim else f"claim {one.name} is not made yet"
+                return Pending(Reason.CLAIM_PENDING, what)
+            claim = self.claims[uid]
+            pending = self._unusable(claim, pod)
+            if pending is not None:
+                return pending
+            allocation = self.allocation(claim)
+            if allocation is not None:
+                given.append(allocation)
+                continue
+            try:
+                wants.append(want_of(uid, claim.demand, self.classes))
+            except NoSuchClassError as error:
+                return Pending(Reason.CLAIM_PENDING, f"claim {claim.name}: there is no device class {error}")
+        key = (tuple(want.demand for want in wants), tuple(allocation.terms for allocation in given))
+        return Wish(wants=tuple(wants), given=tuple(given), key=key)
+
+    def offer(self, node: str, wish: Wish) -> Chosen | Refused:
+        """Return devices on one node for what a wish wants, or why there are none."""
+        node_labels = self.pools.labels(node)
+        if any(not allocation.reaches(node, node_labels) for allocation in wish.given):
+            return Refused(Obstacle.HELD_ELSEWHERE)
+        if not wish.wants:
+            return Chosen((), 0.0)
+        reach = self.pools.reach(node)
+        return choose(
+            node, wish.wants, reach, lambda way: self._suitable(node, reach, way)[0], self.books, self._values
+        )
+
+    def troubles(self, node: str, wish: Wish) -> tuple[Trouble, ...]:
+        """Return why devices of a node could not be judged for a wish."""
+        reach = self.pools.reach(node)
+        ways = [way for want in wish.wants for request in want.ways for way in request]
+        return tuple(trouble for way in ways for trouble in self._suitable(node, reach, way)[1])
+
+    def leaves_to_scheduler(self, pod: Pod) -> str:
+        """Return the resource that the pod asks and that DRA backs, "" = none: kube-scheduler makes such claims."""
+        for name, amount in pod.requests.extended:
+            if amount and (name.startswith(IMPLICIT_PREFIX) or name in self._backed):
+                return name
+        return ""
+
+    def held_on(self, node: str) -> frozenset[str]:
+        """Return the ids of a node's GPUs of which a claim holds any."""
+        return frozenset(
+            cell.id[2]
+            for cell in self.pools.reach(node).cells
+            if cell.id[0].startswith(labels.DRA_GPU_DRIVERS)
+            and any(not holder.startswith(_RECORDS) for holder in self.books.holders(cell.id))
+        )
+
+    def rivals(self, claim: ResourceClaim) -> tuple[str, ...]:
+        """Return other claims that have what this one has for itself: somebody else allocated at the same time."""
+        found: set[str] = set()
+        for result in claim.allocation.results if claim.allocation is not None else ():
+            if not result.is_admin and not result.share_id:
+                found |= set(self.books.holders(result.id)) - {claim.uid}
+        return tuple(sorted(found))
+
+    def changed_since(self, clock: int) -> list[str]:
+        """Return the nodes that changed after a time of `clock`."""
+        found: list[str] = []
+        for name in reversed(self._changed_at):
+            if self._changed_at[name] <= clock:
+                break
+            found.append(name)
+        return found
+
+    def take_room(self) -> bool:
+        """Return True if devices became free, or claims plannable, since the last call."""
+        had, self._has_room = self._has_room, False
+        return had
+
+    def take_touched(self) -> set[str]:
+        """Return the nodes whose GPUs are held otherwise than at the last call."""
+        touched, self._touched = self._touched, set()
+        return touched
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _unusable(self, claim: ResourceClaim, pod: Pod) -> Pending | None:
+        if claim.is_terminating:
+            return Pending(Reason.CLAIM_PENDING, f"claim {claim.name} is being deleted")
+        if claim.problem:
+            return Pending(Reason.CLAIM_PENDING, f"claim {claim.name} cannot be read: {claim.problem}")
+        if claim.unmodelled and self.allocation(claim) is None:
+            return Pending(Reason.LEFT_TO_SCHEDULER, f"claim {claim.name}: {claim.unmodelled}")
+        if len(claim.reserved_for) >= MOST_RESERVERS and all(one.uid != pod.uid for one in claim.reserved_for):
+            return Pending(
+                Reason.CLAIM_PENDING, f"claim {claim.name} is in use by {MOST_RESERVERS} pods, the most it may"
+            )
+        return None
+
+    def _suitable(self, node: str, reach: Reach, way: Way) -> tuple[tuple[Cell, ...], tuple[Trouble, ...]]:
+        known = self._fit.get(node)
+        if known is None or known[0] is not reach or len(known[1]) > _MOST_WAYS:
+            known = self._fit[node] = (reach, {})
+        found = known[1].get(way)
+        if found is None:
+            troubles: list[Trouble] = []
+            cells = suitable(way, reach.cells, self._selectors, troubles)
+            found = known[1][way] = (cells, tuple(troubles))
+        return found
+
+    @property
+    def _backed(self) -> frozenset[str]:
+        return frozenset(one.extended_resource for one in self.classes.values() if one.extended_resource)
+
+    def _rebook(self, uid: str) -> None:
+        claim = self.claims.get(uid)
+        allocation = self.allocation(claim) if claim is not None else None
+        moved = self.books.book(uid, allocation.results if allocation is not None else ())
+        for pool_id in moved:
+            pool = self.pools.pool(pool_id)
+            nodes = pool.nodes if pool is not None else frozenset()
+            if nodes is None:
+                self._everywhere()
+            else:
+                for node in nodes:
+                    self._moved(node)
+        if moved and allocation is None:
+            self._has_room = True
+
+    def _record(self, node: str, recorded: Iterable[str]) -> None:
+        holder = f"{_RECORDS}{node}"
+        wanted = frozenset(recorded)
+        results = tuple(
+            DeviceResult(request="", driver=cell.id[0], pool=cell.id[1], device=cell.id[2])
+            for cell in self.pools.reach(node).cells
+            if cell.id[0].startswith(labels.DRA_GPU_DRIVERS) and cell.id[2] in wanted
+        )
+        if results:
+            self._recorders.add(holder)
+        else:
+            self._recorders.discard(holder)
+        if self.books.book(holder, results):
+            self._moved(node)
+
+    def _pool_moved(self, pool_id: PoolId, nodes: frozenset[str] | None) -> None:
+        self.books.pool_changed(pool_id)
+        self._has_room = True
+        if nodes is None:
+            self._all_moved()
+            return
+        for node in nodes:
+            self._moved(node)
+
+    def _moved(self, node: str) -> None:
+        self.clock += 1
+        self._changed_at.pop(node, None)
+        self._changed_at[node] = self.clock  # the latest last
+        self._touched.add(node)
+
+    def _everywhere(self) -> None:
+        self.clock += 1
+        self.all_changed_at = self.clock
+
+    def _all_moved(self) -> None:
+        self._everywhere()
+        self._has_room = True
+        self._fit.clear()
+
+
+_RECORDS: Final = "records of "
+_MOST_WAYS: Final = 256

@@ -1,0 +1,186 @@
+"""CEL selectors of requests and device classes, judged on devices: the only code that knows a CEL library.
+
+The language is that of the CEL project's own evaluator with its `cel.bind`, optional and string extensions; added here
+are Kubernetes' quantities and semantic versions. What Kubernetes has beyond that (sets, lists, `find` of expressions,
+addresses) does not compile, and the claim says `UnmodelledSelector`. Source: Kubernetes, "Common Expression Language",
+and DeviceSelector of resource.k8s.io/v1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+
+from binpack.dra.versions import compare, parse
+from fleet import quantity
+from fleet.dra import PoolDevice, Version
+from fleet.errors import QuantityError
+
+# Of a map with a name that is missing, Kubernetes returns an empty one.
+_DOMAINS: Final = re.compile(r"""\.\s*(?:attributes|capacity)\s*\[\s*(?:"([^"]+)"|'([^']+)')\s*\]""")
+_LONGEST_TEXT: Final = 160
+_NANO: Final = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why nobody can say whether a device matches.
+
+    Attributes:
+        is_unmodelled: The expression uses what this evaluator does not have; False = it fails on this device.
+    """
+
+    text: str
+    is_unmodelled: bool
+
+
+class Selectors:
+    """Compiles each expression once."""
+
+    def __init__(self) -> None:
+        self._env: Any = None  # made for the first expression: most clusters never have one
+        self._programs: dict[str, tuple[Any, frozenset[str]] | Trouble] = {}
+
+    def judge(self, expression: str, driver: str, device: PoolDevice) -> bool | Trouble:
+        """Return whether the device matches, or why nobody can say."""
+        program = self._program(expression)
+        if isinstance(program, Trouble):
+            return program
+        compiled, domains = program
+        found = compiled.eval(data={"device": _facts(driver, device, domains)})
+        value = found.plain_value()
+        if isinstance(value, bool):
+            return value
+        return Trouble(
+            text=f"{_short(expression)} fails on {driver}/{device.name}: {_short(str(value))}", is_unmodelled=False
+        )
+
+    def _program(self, expression: str) -> tuple[Any, frozenset[str]] | Trouble:
+        known = self._programs.get(expression)
+        if known is None:
+            domains = frozenset(first or second for first, second in _DOMAINS.findall(expression))
+            if self._env is None:
+                self._env = _environment()
+            try:
+                known = (self._env.compile(expression), domains)
+            except Exception as error:
+                # Broad on purpose: the library names no type for expressions that it cannot compile.
+                text = f"selector {_short(expression)} cannot be evaluated: {_short(str(error))}"
+                known = Trouble(text=text, is_unmodelled=True)
+            self._programs[expression] = known
+        return known
+
+
+def _facts(driver: str, device: PoolDevice, domains: frozenset[str]) -> dict[str, Any]:
+    attributes: dict[str, dict[str, Any]] = {domain: {} for domain in domains}
+    capacity: dict[str, dict[str, Any]] = {domain: {} for domain in domains}
+    for name, value in device.attributes.items():
+        domain, _, last = name.rpartition("/")
+        attributes.setdefault(domain, {})[last] = _semver(value.text) if isinstance(value, Version) else value
+    for name, one in device.capacity.items():
+        domain, _, last = name.rpartition("/")
+        capacity.setdefault(domain or driver, {})[last] = _quantity(one.value)
+    return {
+        "driver": driver,
+        "allowMultipleAllocations": device.is_multiple,
+        "attributes": attributes,
+        "capacity": capacity,
+    }
+
+
+# A quantity and a version are lists of two texts: values that the library hands to functions of ours as they are, that
+# are equal exactly where what they mean is equal, and that no operator of the language takes by mistake.
+
+
+def _quantity(nano: int) -> list[str]:
+    return ["quantity", str(nano)]
+
+
+def _semver(text: str) -> list[str]:
+    return ["semver", text]
+
+
+def _amount(value: list[str] | int) -> int:
+    if isinstance(value, int):
+        return value * _NANO
+    if value[0] != "quantity":
+        raise ValueError(f"{value[1]} is not a quantity")
+    return int(value[1])
+
+
+def _order(first: list[str], second: list[str]) -> int:
+    if first[0] != second[0]:
+        raise ValueError(f"a {first[0]} cannot be compared with a {second[0]}")
+    if first[0] == "semver":
+        return compare(parse(first[1]), parse(second[1]))
+    return (_amount(first) > _amount(second)) - (_amount(first) < _amount(second))
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        quantity.nano(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def _is_semver(text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _environment() -> Any:
+    kind, pair = cel.Type, cel.Type.List(cel.Type.STRING)
+
+    def function(name: str, *overloads: tuple[list[Any], bool, Any, Callable[..., Any]]) -> Any:
+        return cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(f"{name}_{number}", result, parameters, is_member, work)
+                for number, (parameters, is_member, result, work) in enumerate(overloads)
+            ],
+        )
+
+    return cel.NewEnv(
+        variables={"device": kind.Map(kind.STRING, kind.DYN)},
+        extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()],
+        functions=[
+            function("quantity", ([kind.STRING], False, pair, lambda text: _quantity(quantity.nano(text)))),
+            function("isQuantity", ([kind.STRING], False, kind.BOOL, _is_quantity)),
+            function("semver", ([kind.STRING], False, pair, lambda text: _semver(parse(text).text))),
+            function("isSemver", ([kind.STRING], False, kind.BOOL, _is_semver)),
+            function("compareTo", ([pair, pair], True, kind.INT, _order)),
+            function("isGreaterThan", ([pair, pair], True, kind.BOOL, lambda a, b: _order(a, b) > 0)),
+            function("isLessThan", ([pair, pair], True, kind.BOOL, lambda a, b: _order(a, b) < 0)),
+            function("sign", ([pair], True, kind.INT, lambda a: (_amount(a) > 0) - (_amount(a) < 0))),
+            function("isInteger", ([pair], True, kind.BOOL, lambda a: _amount(a) % _NANO == 0)),
+            function("asInteger", ([pair], True, kind.INT, lambda a: _amount(a) // _NANO)),
+            function("asApproximateFloat", ([pair], True, kind.DOUBLE, lambda a: _amount(a) / _NANO)),
+            function(
+                "add",
+                ([pair, pair], True, pair, lambda a, b: _quantity(_amount(a) + _amount(b))),
+                ([pair, kind.INT], True, pair, lambda a, b: _quantity(_amount(a) + _amount(b))),
+            ),
+            function(
+                "sub",
+                ([pair, pair], True, pair, lambda a, b: _quantity(_amount(a) - _amount(b))),
+                ([pair, kind.INT], True, pair, lambda a, b: _quantity(_amount(a) - _amount(b))),
+            ),
+            function("major", ([pair], True, kind.INT, lambda a: parse(a[1]).numbers[0])),
+            function("minor", ([pair], True, kind.INT, lambda a: parse(a[1]).numbers[1])),
+            function("patch", ([pair], True, kind.INT, lambda a: parse(a[1]).numbers[2])),
+        ],
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
