@@ -25,6 +25,8 @@ from tests.support.builders import node_json, pod_json
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 _NEVER_LIMITS = {"cpu": str(UNLIMITED // 1000), "memory": str(UNLIMITED), "pods": "1000"}
+_NODE_NOTES = {"dead": labels.UNHEALTHY_DEVICES, "mig": labels.MIG_DEVICES, "islands": labels.ISLANDS}
+_POD_NOTES = {"devices": labels.DEVICES, "profile": labels.MIG_PROFILE}
 _RESOURCES = {"whole": labels.GPU, "milli": labels.GPU_MILLI, "mib": labels.GPU_MEMORY_MIB}
 
 
@@ -57,6 +59,8 @@ class _Case:
         shared = {labels.DEVICE_SHARING: "true"}
         if "memory_mib" in words:
             shared[labels.GPU_MEMORY] = str(words["memory_mib"])
+        if "model" in words:
+            shared[labels.GPU_PRODUCT] = words["model"]
         amounts = _NEVER_LIMITS | {name: str(words[name]) for name in ("cpu", "memory") if name in words}
         self.harbour.set_node(
             node_json(
@@ -65,7 +69,7 @@ class _Case:
                 allocatable_gpus=words.get("allocatable"),
                 allocatable=amounts,
                 labels=shared | words.get("labels", {}),
-                annotations={labels.UNHEALTHY_DEVICES: words["dead"]} if "dead" in words else {},
+                annotations={name: words[key] for key, name in _NODE_NOTES.items() if key in words},
             )
         )
 
@@ -133,6 +137,21 @@ class _Case:
             answer = self.answers[name]
             assert isinstance(answer, Unplaced), f"{name}: {answer}"
 
+    def _reason(self, reasons: Mapping[str, str]) -> None:
+        for name, text in reasons.items():
+            answer = self.answers[name]
+            assert isinstance(answer, Unplaced), f"{name}: {answer}"
+            reason, _, detail = text.partition(": ")
+            assert answer.reason.value == reason
+            assert detail in answer.detail
+
+    def _islands_of(self, islands: Mapping[str, str]) -> None:
+        """Compare the devices of several pods together, as a set."""
+        for names, text in islands.items():
+            answers = [self.answers[name] for name in names.split(" ")]
+            given = {device for one in answers if isinstance(one, Placement) for device in one.berth.devices}
+            assert any(given == set(island.split(",")) for island in text.split(";")), f"{names}: {given}"
+
     def _placed_count(self, count: int) -> None:
         assert sum(isinstance(answer, Placement) for answer in self.answers.values()) == count
 
@@ -188,7 +207,7 @@ def _pod(words: Mapping[str, Any]) -> dict[str, Any]:
         words["name"],
         node=node,
         containers=[_container(f"c{i}", part) for i, part in enumerate(words.get("containers", [words]))],
-        annotations={labels.DEVICES: words["devices"]} if "devices" in words else None,
+        annotations={name: words[key] for key, name in _POD_NOTES.items() if key in words} or None,
         phase=words.get("phase", "Running" if node else "Pending"),
         metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"} if is_terminating else None,
         **spec,

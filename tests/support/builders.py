@@ -11,7 +11,7 @@ from binpack.ledger import Ledger
 from binpack.state import NodeState
 from fleet import labels
 from fleet.constraints import NodeConstraints, Taint
-from fleet.device import AskKind, Device, DeviceAsk
+from fleet.device import Alternative, AskKind, Device, DeviceAsk, Partition
 from fleet.kube.objects import NodeObject, PodObject, ResourceSliceObject
 from fleet.node import Node
 from fleet.pod import Berth, Owner, Phase, Pod
@@ -37,11 +37,27 @@ def a_node(
     is_cordoned: bool = False,
     uid: str = "",
     device_problems: tuple[str, ...] = (),
+    mig: Mapping[str, tuple[Partition, ...]] | None = None,
+    islands: Sequence[Sequence[str]] = (),
 ) -> Node:
-    """Return a node; amounts left out never limit, `gpus` is a count or the ids, `dead` names the unhealthy ones."""
+    """Return a node; amounts left out never limit, `gpus` is a count or the ids, `dead` names the unhealthy ones.
+
+    `mig` names the devices in MIG mode with the instances made beforehand, `islands` the groups of devices.
+    """
     ids = [str(i) for i in range(gpus)] if isinstance(gpus, int) else list(gpus)
     gone = set(dead)
-    devices = tuple(Device(id=i, model=model, memory_mib=memory_mib, is_healthy=i not in gone) for i in ids)
+    island_of = {i: number for number, group in enumerate(islands, start=1) for i in group}
+    devices = tuple(
+        Device(
+            id=i,
+            model=model,
+            memory_mib=memory_mib,
+            is_healthy=i not in gone,
+            partitions=(mig or {}).get(i),
+            island=island_of.get(i, 0),
+        )
+        for i in ids
+    )
     amounts = dict(extended or {})
     if not is_sharing and devices:
         amounts.setdefault(NVIDIA_GPU, sum(d.is_healthy for d in devices))
@@ -69,10 +85,26 @@ def an_ask(
     count: int = 1,
     models: tuple[str, ...] = (),
     is_ordered: bool = False,
+    profile: str = "",
+    is_one_island: bool = False,
+    ways: tuple[Alternative, ...] = (),
 ) -> DeviceAsk | None:
-    """Return the ask for chosen whole devices, a classic count, or a share; None for nothing."""
+    """Return the ask for chosen whole devices, a classic count, a share or a MIG instance; None for nothing."""
+    if profile:
+        milli = 1000 * int(profile.partition("g")[0]) // 7
+        return DeviceAsk(kind=AskKind.PARTITION, milli_gpu=milli, profile=profile, models=models, is_ordered=is_ordered)
+    if ways:
+        models, is_ordered = tuple(dict.fromkeys(way.model for way in ways)), len(ways) > 1
+        whole = max(way.count for way in ways)
     if whole:
-        return DeviceAsk(kind=AskKind.CHOSEN, count=whole, models=models, is_ordered=is_ordered)
+        return DeviceAsk(
+            kind=AskKind.CHOSEN,
+            count=whole,
+            models=models,
+            is_ordered=is_ordered,
+            is_one_island=is_one_island,
+            alternatives=ways,
+        )
     if classic:
         return DeviceAsk(kind=AskKind.CLASSIC, count=classic, models=models, is_ordered=is_ordered)
     if milli or mib:
@@ -92,6 +124,9 @@ def a_pod(
     count: int = 1,
     models: tuple[str, ...] = (),
     is_ordered: bool = False,
+    profile: str = "",
+    is_one_island: bool = False,
+    ways: tuple[Alternative, ...] = (),
     milli_cpu: int = 0,
     memory_gib: int = 0,
     extended: Mapping[str, int] | None = None,
@@ -135,7 +170,16 @@ def a_pod(
             milli_cpu=milli_cpu, memory_bytes=memory_gib * GIB, pod_slots=1, extended=extended_of(amounts)
         ),
         ask=an_ask(
-            whole=whole, classic=classic, milli=milli, mib=mib, count=count, models=models, is_ordered=is_ordered
+            whole=whole,
+            classic=classic,
+            milli=milli,
+            mib=mib,
+            count=count,
+            models=models,
+            is_ordered=is_ordered,
+            profile=profile,
+            is_one_island=is_one_island,
+            ways=ways,
         ),
         constraints=constraints or NodeConstraints(),
         owner=owner or Owner(kind="ReplicaSet", name="rs", uid="uid-rs"),
