@@ -8,11 +8,12 @@ was decided here and does not show in the API yet.
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from binpack.books import Account, Holding, account, holding_at, seat_holding
+from binpack.moving_seats import MovingSeats, is_seat_key
 from binpack.state import NodeState
 from fleet.node import Node
 from fleet.pod import Berth, Pod
@@ -52,6 +53,7 @@ class Ledger:
         self._uid_of: dict[str, str] = {}
         self._accounts: dict[str, Account] = {}
         self._changed: set[str] = set()
+        self._seats = MovingSeats()
 
     # -- what the API shows ------------------------------------------------------------------------------------
 
@@ -74,12 +76,13 @@ class Ledger:
             if assumption.seen == _seen(pod):
                 return
             del self._assumed[pod.uid]
-        self._book(pod.uid, _shown_holding(pod))
+        self._take(pod, _shown_holding(pod))
 
     def remove_pod(self, uid: str) -> None:
         """Drop a pod whose object is gone."""
         self._assumed.pop(uid, None)
         self._book(uid, None)
+        self._keep(self._seats.gone(uid))
 
     # -- what was decided and does not show yet ---------------------------------------------------------------
 
@@ -96,13 +99,23 @@ class Ledger:
         shown = _shown_holding(pod)
         if known == shown:
             self._assumed[pod.uid] = _Assumption(shown=shown, seen=_seen(pod))
-            self._book(pod.uid, holding_at(pod, berth.node, berth.devices))
+            self._take(pod, holding_at(pod, berth.node, berth.devices))
 
     def forget(self, uid: str) -> None:
         """Drop what was assumed for a pod; what the API shows of it stays."""
         assumption = self._assumed.pop(uid, None)
         if assumption is not None:
             self._book(uid, assumption.shown)
+            if assumption.shown is None:
+                self._keep(self._seats.released(uid))
+
+    def assume_move(self, pod: Pod) -> None:
+        """Keep the seat that a pod is marked with (`moving_to`) until the API shows the mark, or `forget_move`."""
+        self._keep(self._seats.assume(pod))
+
+    def forget_move(self, uid: str) -> None:
+        """Keep no seat for a pod whose mark was not written."""
+        self._keep(self._seats.forget(uid))
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -145,7 +158,7 @@ class Ledger:
 
     def pods_on(self, name: str) -> tuple[str, ...]:
         """Return the uids of all pods that hold anything on a node, sorted."""
-        return tuple(sorted(self._on.get(name, ())))
+        return tuple(sorted(uid for uid in self._on.get(name, ()) if not is_seat_key(uid)))
 
     def users_on(self, name: str) -> tuple[str, ...]:
         """Return the uids of the pods on a node that are no part of the node itself, sorted."""
@@ -195,6 +208,15 @@ class Ledger:
         earlier = self._uid_of.get(pod.key)
         if earlier is not None and earlier != pod.uid:
             self.remove_pod(earlier)
+
+    def _take(self, pod: Pod, holding: Holding | None) -> None:
+        """Let this be what the pod holds, and keep or free the seat that it moves to, or that it takes."""
+        self._book(pod.uid, holding)
+        self._keep(self._seats.pod(pod, holds=holding is not None))
+
+    def _keep(self, seats: Iterable[tuple[str, Holding | None]]) -> None:
+        for key, seat in seats:
+            self._book(key, seat)
 
     def _book(self, uid: str, holding: Holding | None) -> None:
         """Let `holding` be all that the pod holds."""

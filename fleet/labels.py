@@ -50,6 +50,10 @@ POD_GROUP_PLURAL = "podgroups"
 POD_GROUP_PREFIX = "podgroup/"  # of the name of a gang that is a PodGroup: no label's value holds a slash
 
 SEAT = f"{DOMAIN}/seat"  # annotation of a gated pod: the berth that is kept for it, "node=devices"
+# A move: on the pod that moves, where to and by which way; on its successor, whose place it takes.
+MOVING_TO = f"{DOMAIN}/moving-to"  # "node=devices"
+MOVING_BY = f"{DOMAIN}/moving-by"  # see binpack/relocation/record.py
+MOVED_FROM = f"{DOMAIN}/moved-from"  # uid of the pod that moved
 SHARE = f"{DOMAIN}/share"  # annotation of a namespace: its weight among the namespaces whose pods wait
 
 # Nodes.

@@ -67,6 +67,10 @@ class Pod:
         guest: The pod as rules between pods see it: spread, (anti-)affinity, host ports, replicas.
         preferred_nodes: (weight 1..100, term) of preferred node affinity.
         claims: Names of the volume claims that it mounts, sorted; read of gated pods alone.
+        moving_to: The moving-to annotation, parsed: the berth that its successor gets; None = it is not being moved.
+        moving_by: By which way it is being moved, as written; "" = it is not.
+        moved_from: uid of the pod whose place it takes; "" = nobody's.
+        deletion_cost: The annotation by which its controller chooses who goes, as written; "" = none.
         seat: The seat annotation of a gated pod, parsed: the berth that is kept for it; None = none.
         gang: Whom it must be placed together with: the name in its gang label, or podgroup/NAME; "" = nobody.
         gang_size: How many members its label says the gang has; 0 = not said by a label.
@@ -111,6 +115,10 @@ class Pod:
     preferred_nodes: tuple[tuple[int, NodeTerm], ...] = ()
     claims: tuple[str, ...] = ()
     seat: Berth | None = None
+    moving_to: Berth | None = None
+    moving_by: str = ""
+    moved_from: str = ""
+    deletion_cost: str = ""
     gang: str = ""
     gang_size: int = 0
     never_preempts: bool = False

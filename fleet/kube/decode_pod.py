@@ -14,6 +14,7 @@ from fleet.errors import DecodeError
 from fleet.kube.asks import ask_of
 from fleet.kube.company import guest_of, preferred_nodes
 from fleet.kube.decode_gang import gang_of, seat_of
+from fleet.kube.decode_move import moving_to_of
 from fleet.kube.objects import (
     AffinityObject,
     MetaObject,
@@ -73,6 +74,10 @@ def pod_from(obj: PodObject) -> Pod:
         guest=guest_of(meta, spec, owner),
         preferred_nodes=preferred_nodes(affinity),
         claims=_claims(meta.name, spec) if gates else (),
+        moving_to=moving_to_of(annotations),
+        moving_by=annotations.get(labels.MOVING_BY, "") if annotations else "",
+        moved_from=annotations.get(labels.MOVED_FROM, "") if annotations else "",
+        deletion_cost=annotations.get(labels.POD_DELETION_COST, "") if annotations else "",
         seat=seat_of(annotations) if gates else None,
         gang=gang,
         gang_size=gang_size,
