@@ -67,6 +67,7 @@ class World:
         self.yard.warm.use_company(self.company)
         self.shop = RepairShop()
         self.pods: dict[str, Pod] = {}
+        self._past: dict[str, Pod] | None = {}
         self.queue: dict[str, Pod] = {}
         self.away: dict[str, Away] = {}
         self.unbound: dict[str, Pod] = {}
@@ -94,6 +95,8 @@ class World:
         uid = pod.uid
         self.berthed.seen(pod)
         if handling(pod) is Handling.NONE:
+            if self._past is not None and pod.node_name and pod.scheduler_name == labels.SCHEDULER_NAME:
+                self._past[uid] = pod
             self._leave(uid)
             self.away.pop(uid, None)
             self._note_ungated(pod)
@@ -317,6 +320,9 @@ class World:
 
     def take_batch(self, most: int) -> tuple[Pod, ...]:
         """Move the pods to plan now out of the queue: highest priority first, then first come."""
+        if self._past is not None:  # a fresh planner has learnt the mix from the pods it finds before its first batch
+            self.index.learn(self._past.values())
+            self._past = None
         pods = sorted(self.queue.values(), key=lambda pod: (-pod.priority, pod.created_at_s))[:most]
         for pod in pods:
             del self.queue[pod.uid]
