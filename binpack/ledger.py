@@ -9,7 +9,7 @@ was decided here and does not show in the API yet.
 from __future__ import annotations
 
 from collections.abc import Iterable, KeysView, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from binpack.books import Account, Holding, account, holding_at, seat_holding
@@ -86,12 +86,13 @@ class Ledger:
 
     # -- what was decided and does not show yet ---------------------------------------------------------------
 
-    def assume(self, pod: Pod, berth: Berth) -> None:
+    def assume(self, pod: Pod, berth: Berth, *, as_seat: bool = False) -> None:
         """Count a berth as held by the pod until the API shows the pod changed, or until `forget`.
 
         Args:
             pod: As read when its berth was decided; where the API has shown another berth since, that one stands.
             berth: Node and devices decided for it.
+            as_seat: It is only kept for the pod: others may still be there.
         """
         self._replace_earlier(pod)
         assumption = self._assumed.get(pod.uid)
@@ -99,7 +100,7 @@ class Ledger:
         shown = _shown_holding(pod)
         if known == shown:
             self._assumed[pod.uid] = _Assumption(shown=shown, seen=_seen(pod))
-            self._take(pod, holding_at(pod, berth.node, berth.devices))
+            self._take(pod, replace(holding_at(pod, berth.node, berth.devices), is_seat=as_seat))
 
     def forget(self, uid: str) -> None:
         """Drop what was assumed for a pod; what the API shows of it stays."""

@@ -42,4 +42,6 @@ def is_gang(pod: Pod) -> bool:
 
 def can_be_handed_over(pod: Pod) -> bool:
     """Return True if a node autoscaler could understand what the pod waits for: no shares, no chosen devices."""
-    return not pod.problems and not is_gang(pod) and (pod.ask is None or pod.ask.kind is AskKind.CLASSIC)
+    if pod.problems or is_gang(pod) or pod.gang:
+        return False
+    return pod.ask is None or pod.ask.kind is AskKind.CLASSIC

@@ -11,6 +11,7 @@ from binpack.company import COMPANY_REASONS, Company
 from binpack.controller.berthed import Berthed
 from binpack.controller.growth import has_grown
 from binpack.controller.repair import RepairShop
+from binpack.controller.together import Together
 from binpack.controller.triage import Handling, handling, is_gang
 from binpack.controller.waiting import CAPACITY, WaitingRoom
 from binpack.controller.wording import sentence
@@ -18,11 +19,13 @@ from binpack.controller.yard import Yard
 from binpack.dra.desk import Desk
 from binpack.dra.shown import recorded_on, with_held
 from binpack.fit import mismatch, missing
+from binpack.gangs.roll import Call
 from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.state import NodeState
 from fleet import labels
 from fleet.company import Guest
+from fleet.dra import Reserver, ResourceClaim
 from fleet.plan import Placement, Reason, Unplaced
 from fleet.pod import Berth, Pod
 from fleet.pool import Pool, tolerations_for
@@ -65,6 +68,7 @@ class World:
         self.register = Register()
         self.index.use_company(self.company)
         self.yard.warm.use_company(self.company)
+        self.together = Together()
         self.shop = RepairShop()
         self.pods: dict[str, Pod] = {}
         self._past: dict[str, Pod] | None = {}
@@ -80,6 +84,7 @@ class World:
         self._states: dict[str, NodeState] = {}
         self._grown: set[str] = set()
         self._has_claim_room = False
+        self._loose: dict[str, ResourceClaim] = {}
         self._lonely: dict[Guest, tuple[int, ...]] = {}
         self._joined: set[Guest] = set()
         self._tried: dict[str, set[str]] = {}
@@ -92,7 +97,7 @@ class World:
 
     def pod_seen(self, pod: Pod) -> None:
         """Sort a new or changed pod into its place."""
-        uid = pod.uid
+        uid, pod = pod.uid, self.together.seen(pod)
         self.berthed.seen(pod)
         if handling(pod) is Handling.NONE:
             if self._past is not None and pod.node_name and pod.scheduler_name == labels.SCHEDULER_NAME:
@@ -112,6 +117,7 @@ class World:
     def pod_gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
         self.berthed.gone(uid)
+        self.together.gone(uid)
         self.desk.forget(uid)
         self._leave(uid)
         self._forget_unbound(uid)
@@ -161,10 +167,54 @@ class World:
             case Handling.FOREIGN_GATE:
                 others = ", ".join(gate for gate in pod.gates if gate != labels.PLAN_GATE)
                 self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.FOREIGN_GATE, detail=others))
+            case _ if not self.together.is_alone(pod):
+                self._gather(pod)
             case _:
                 waits_for_room = record is not None and record.reason in CAPACITY
                 if pod.uid in self.queue or not waits_for_room or before is None or _wish(pod) != _wish(before):
                     self.queue[pod.uid] = pod
+
+    def _gather(self, pod: Pod) -> None:
+        """Let a pod wait for its seat, or for the others of its gang."""
+        self.queue.pop(pod.uid, None)
+        if pod.seat is not None:
+            text = f"a berth on node {pod.seat.node} is kept for it"
+            self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.SEAT_AWAITED, detail=text))
+        else:
+            self.together.called.add((pod.namespace, pod.gang))
+
+    def call_rolls(self) -> None:
+        """Look at gangs that changed: they are due, wait for members, or need nobody any more."""
+        for gang in self.together.take_called():
+            ready = [pod for pod in gang.ready if pod.uid in self.pods and pod.uid not in self.away and not pod.seat]
+            self.together.due.discard(gang.key)
+            self.together.without_room.discard(gang.key)
+            if gang.call is Call.WHOLE:
+                if ready:
+                    self.together.due.add(gang.key)
+            elif gang.call is Call.ENOUGH:
+                for pod in ready:
+                    record = self.waiting.get(pod.uid)
+                    if record is None or record.reason not in CAPACITY:
+                        self.queue[pod.uid] = pod
+            else:
+                for pod in ready:
+                    self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.GANG_INCOMPLETE, detail=gang.text))
+
+    def keep_seat(self, pod: Pod, berth: Berth) -> None:
+        """Count a seat as held, and its patch as being written."""
+        self.queue.pop(pod.uid, None)
+        self.away[pod.uid] = Away.WRITTEN
+        self.ledger.assume(pod, berth, as_seat=True)
+
+    def seat_written(self, uid: str, seat: Berth | None) -> None:
+        """Note that the API has taken a pod's seat, or that it was taken back."""
+        pod = self.pods.get(uid)
+        if pod is None:
+            return
+        self.away.pop(uid, None)
+        pod = self.pods[uid] = self.together.wrote(replace(pod, seat=seat, has_annotations=True), seat)
+        self._sort(pod, None)
 
     def _forget_unbound(self, uid: str) -> None:
         if self.unbound.pop(uid, None) is not None:
@@ -262,6 +312,7 @@ class World:
         grown = [self._states[name] for name in sorted(self._grown)]
         joined, self._joined = self._joined, set()
         self._grown.clear()
+        self.together.due |= self.together.without_room
         if self._has_claim_room:
             self._has_claim_room = False
             self._requeue_claimants()
@@ -408,7 +459,7 @@ class World:
         pod = self.pods.get(uid)
         if pod is None:
             return
-        if handling(pod) in (Handling.PIN, Handling.STEER):
+        if handling(pod) in (Handling.PIN, Handling.STEER) and self.together.is_alone(pod):
             self.queue[uid] = pod
         else:
             self._sort(pod, None)
@@ -429,7 +480,7 @@ class World:
         pod = self.pods.get(unplaced.pod_uid)
         if pod is None:
             return
-        unplaced = self.yard.judged(pod, unplaced)
+        unplaced = self._of_claims(pod, self.yard.judged(pod, unplaced))
         if unplaced.reason in COMPANY_REASONS:
             self._lonely[pod.guest] = self.company.stamp(pod.guest)
         text = sentence(pod, unplaced)
@@ -438,6 +489,38 @@ class World:
             del self.away[pod.uid]
         if self.waiting.enter(pod.uid, unplaced.reason, text, self._now_s()):
             self.to_say[pod.uid] = text
+
+    def _of_claims(self, pod: Pod, unplaced: Unplaced) -> Unplaced:
+        """Return the reason of a pod for which DRA makes a difference, and note which of its claims may be freed."""
+        if unplaced.reason not in CAPACITY:
+            return unplaced
+        for claim in self.desk.claims_of(pod) if pod.resource_claims else ():
+            if claim.allocation is not None and claim.reserved_for and all(map(self._is_idle, claim.reserved_for)):
+                self._loose[claim.uid] = claim
+        backed = self.desk.leaves_to_scheduler(pod)
+        if not backed:
+            return unplaced
+        return replace(
+            unplaced,
+            reason=Reason.LEFT_TO_SCHEDULER,
+            shortfall=None,
+            detail=f"{backed} is backed by a device class, and only kube-scheduler makes the claims for it",
+        )
+
+    def _is_idle(self, reserver: Reserver) -> bool:
+        return reserver.uid in self.pods and reserver.uid not in self.away
+
+    def take_loose(self) -> list[ResourceClaim]:
+        """Return claims, as they are now, whose gated pods have no room where the claims have devices."""
+        loose, self._loose = self._loose, {}
+        now = [(self.desk.claims.get(uid), claim) for uid, claim in loose.items()]
+        return [
+            claim
+            for claim, seen in now
+            if claim is not None
+            and claim.resource_version == seen.resource_version
+            and all(map(self._is_idle, claim.reserved_for))
+        ]
 
     def steered_anew(self, now_s: float, most: int) -> list[tuple[Pod, tuple[Berth, ...]]]:
         """Return un-pinned pods that kube-scheduler refused on all their candidates, with others to try.

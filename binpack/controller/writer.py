@@ -17,7 +17,7 @@ from fleet.kube import paths
 from fleet.kube.client import Client
 from fleet.kube.decode import pod_from
 from fleet.kube.objects import PodObject
-from fleet.kube.patches import candidates_patch, condition_patch, pin_patch, ungate_patch
+from fleet.kube.patches import candidates_patch, condition_patch, pin_patch, seat_patch, ungate_patch, unseat_patch
 from fleet.pod import Berth, Pod
 
 
@@ -28,6 +28,7 @@ class Outcome(Enum):
     CHANGED = "changed"  # the pod is not what was read: read again, plan again
     GONE = "gone"  # the pod does not exist any more
     FAILED = "failed"  # the API did not take it, or its answer was lost: it may be written all the same
+    REFUSED = "refused"  # a disruption budget does not let the pod go now
     NOT_LEADING = "not-leading"  # the lease would not outlast the write; nothing was sent
 
 
@@ -62,6 +63,36 @@ class PodWriter:
         return await self._patch(
             pod, lambda: candidates_patch(pod, candidates, annotations=aid.notes, tolerations=aid.tolerations)
         )
+
+    async def seat(self, pod: Pod, berth: Berth) -> tuple[Outcome, str]:
+        """Write down which berth is kept for a gated pod."""
+        return await self._patch(pod, lambda: seat_patch(pod, berth))
+
+    async def unseat(self, pod: Pod) -> tuple[Outcome, str]:
+        """Take the seat of a gated pod back."""
+        return await self._patch(pod, lambda: unseat_patch(pod))
+
+    async def evict(self, pod: Pod) -> tuple[Outcome, str]:
+        """Ask a pod to go, as disruption budgets allow."""
+        try:
+            await self._client.evict(pod.namespace, pod.name, uid=pod.uid)
+        except ApiError as error:
+            # 429: a budget says no; 500: more than one covers the pod, and the API can weigh only one.
+            outcome = Outcome.REFUSED if error.status in (429, 500) else _outcome(error)
+            return outcome, str(error)
+        return Outcome.DONE, ""
+
+    async def disrupt(self, pod: Pod, *, message: str, at: str) -> tuple[Outcome, str]:
+        """Delete a pod past its disruption budget, saying on it first that it is disrupted and why."""
+        body = condition_patch(
+            "DisruptionTarget", status=True, reason="PreemptionByScheduler", message=message, at=at, uid=pod.uid
+        )
+        try:
+            await self._client.merge_patch(paths.pod(pod.namespace, pod.name, "status"), body, strategic=True)
+            await self._client.delete(paths.pod(pod.namespace, pod.name), uid=pod.uid)
+        except ApiError as error:
+            return _outcome(error), str(error)
+        return Outcome.DONE, ""
 
     async def ungate(self, pod: Pod) -> tuple[Outcome, str]:
         """Remove our gate and nothing else."""

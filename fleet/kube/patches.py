@@ -80,6 +80,24 @@ def candidates_patch(
     return _encode([*_guards(pod), *_annotate(pod, notes), *_tolerate(pod, tolerations), _ungate(pod)])
 
 
+def seat_patch(pod: Pod, berth: Berth) -> bytes:
+    """Return the JSON patch that writes down which berth is kept for a gated pod, if it still is gated.
+
+    Raises:
+        DecodeError: The pod does not carry our gate, or the berth could not be read back.
+    """
+    return _encode([*_guards(pod), *_annotate(pod, {labels.SEAT: format_candidates((berth,))})])
+
+
+def unseat_patch(pod: Pod) -> bytes:
+    """Return the JSON patch that takes the seat of a gated pod back.
+
+    Raises:
+        DecodeError: The pod does not carry our gate.
+    """
+    return _encode([*_guards(pod), {"op": "remove", "path": f"/metadata/annotations/{_escape(labels.SEAT)}"}])
+
+
 def ungate_patch(pod: Pod) -> bytes:
     """Return the JSON patch that removes our gate and nothing else: hand-over, release, uninstall.
 

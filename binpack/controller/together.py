@@ -1,0 +1,222 @@
+"""Who is placed together, and whose seat is kept: gangs as they gather, seats until their pods are pinned. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from binpack.gangs.roll import Call, Key, Roll, Standing, key_of
+from binpack.preemption.seats import Seating, SeatStanding
+from binpack.preemption.tenants import Tenants
+from fleet import labels
+from fleet.pod import Berth, Pod
+
+_GOING_S = 30.0  # how long the watch may take to show that a pod was made to go
+_REFUSED_PAUSE_S = 5.0
+_LONGEST_REFUSED_S = 60.0
+
+
+class Step(Enum):
+    """What is to be done about the seats of one group."""
+
+    PIN = "pin"  # these pods may be pinned to their seats now
+    EVICT = "evict"  # others must be made to go first
+    WAIT = "wait"  # for pods that leave
+    GIVE_UP = "give-up"  # the seats cannot be kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStep:
+    """The next step of a gang with seats, or of one pod with a seat.
+
+    Attributes:
+        pods: Whom it is about: those to pin, or all of the group.
+        victims: (pod, for whom) of those who must go.
+        detail: For people: why seats are given up, or what is waited for.
+    """
+
+    step: Step
+    pods: tuple[Pod, ...]
+    victims: tuple[tuple[Pod, Pod], ...] = ()
+    detail: str = ""
+
+
+class Together:
+    """What the planner remembers of gangs and seats; all of it can be read again from the API's objects.
+
+    Attributes:
+        roll: Gangs by their members.
+        tenants: Who holds something, by node.
+        called: Gangs that changed since they were looked at.
+        due: Gangs that can be placed now, as far as is known.
+        without_room: Gangs that were tried and did not fit: due again when room appears.
+    """
+
+    def __init__(self) -> None:
+        self.roll = Roll()
+        self.tenants = Tenants()
+        self.called: set[Key] = set()
+        self.due: set[Key] = set()
+        self.without_room: set[Key] = set()
+        self._seated: dict[str, Pod] = {}
+        self._written: dict[str, Berth | None] = {}
+        self._going_until_s: dict[str, float] = {}
+        self._refused_since_s: dict[str, float] = {}
+        self._ask_again_s: dict[str, float] = {}
+        self._rest_until_s: dict[object, float] = {}
+
+    # -- watch events ------------------------------------------------------------------------------------------
+
+    def seen(self, pod: Pod) -> Pod:
+        """Take a new or changed pod; return it with the seat that it has by what was written last."""
+        pod = self._as_written(pod)
+        self.tenants.seen(pod)
+        key = self.roll.seen(pod)
+        if key is not None:
+            self.called.add(key)
+        if pod.seat is not None and labels.PLAN_GATE in pod.gates:
+            self._seated[pod.uid] = pod
+        else:
+            self._seated.pop(pod.uid, None)
+        if pod.is_terminating:
+            self._forget_victim(pod.uid)
+        return pod
+
+    def gone(self, uid: str) -> None:
+        """Forget a pod whose object is gone."""
+        self.tenants.gone(uid)
+        key = self.roll.gone(uid)
+        if key is not None:
+            self.called.add(key)
+        self._seated.pop(uid, None)
+        self._written.pop(uid, None)
+        self._rest_until_s.pop(uid, None)
+        self._forget_victim(uid)
+
+    def _as_written(self, pod: Pod) -> Pod:
+        """Only the planner writes seats, so an event that does not show the last one is older than it."""
+        if pod.uid not in self._written:
+            return pod
+        seat = self._written[pod.uid]
+        if pod.seat == seat or not pod.gates:
+            del self._written[pod.uid]
+            return pod
+        return replace(pod, seat=seat, has_annotations=True)
+
+    def wrote(self, pod: Pod, seat: Berth | None) -> Pod:
+        """Note that the API has taken a seat (None = its removal); return the pod as it is then."""
+        self._written[pod.uid] = seat
+        return self.seen(pod)
+
+    # -- gangs -------------------------------------------------------------------------------------------------
+
+    def is_alone(self, pod: Pod) -> bool:
+        """Return True if the pod is planned like any other: it keeps no seat, and no gang needs it."""
+        return pod.seat is None and (not pod.gang or self.roll.is_alone(pod))
+
+    def take_called(self) -> list[Standing]:
+        """Return how the gangs stand that changed since the last call."""
+        called, self.called = self.called, set()
+        return [self.roll.standing(key) for key in sorted(called)]
+
+    def standing_of(self, pod: Pod) -> Standing | None:
+        """Return how a pod's gang stands; None where it has none."""
+        key = key_of(pod)
+        return None if key is None else self.roll.standing(key)
+
+    def rest(self, what: object, until_s: float) -> None:
+        """Leave a gang, or a pod that found nobody to go for it, alone until then (monotonic)."""
+        self._rest_until_s[what] = until_s
+
+    def rests(self, what: object, now_s: float) -> bool:
+        """Return True while it is left alone."""
+        return now_s < self._rest_until_s.get(what, float("-inf"))
+
+    # -- seats -------------------------------------------------------------------------------------------------
+
+    @property
+    def seated(self) -> Mapping[str, Pod]:
+        """Return the gated pods for which a seat is kept, by uid."""
+        return self._seated
+
+    def seats_by_node(self) -> dict[str, list[Pod]]:
+        """Return the pods with seats, by the node of the seat."""
+        found: dict[str, list[Pod]] = {}
+        for pod in self._seated.values():
+            if pod.seat is not None:
+                found.setdefault(pod.seat.node, []).append(pod)
+        return found
+
+    def steps(self, standings: Mapping[str, SeatStanding], is_away: Iterable[str], now_s: float) -> Iterator[GroupStep]:
+        """Yield the next step of every gang with seats and of every other pod with one.
+
+        Args:
+            standings: How each seat stands, by the uid of its pod.
+            is_away: Pods whose patch is being written: their group is looked at again afterwards.
+            now_s: Monotonic time.
+        """
+        away = set(is_away)
+        groups: dict[object, list[Pod]] = {}
+        for uid, pod in self._seated.items():
+            groups.setdefault(pod.uid if self._is_late(pod) else key_of(pod) or pod.uid, []).append(pod)
+            assert uid == pod.uid
+        for what, pods in groups.items():
+            members = self.roll.standing(what).ready if isinstance(what, tuple) else tuple(pods)
+            if not any(pod.uid in away for pod in (*pods, *members)):
+                yield self._step(what, tuple(sorted(pods, key=lambda pod: pod.name)), standings, now_s)
+
+    def _is_late(self, pod: Pod) -> bool:
+        """Return True for a member of a gang that stands already, or of which some are placed: each goes as it can."""
+        standing = self.standing_of(pod)
+        return standing is None or standing.call is Call.ENOUGH or standing.placed > 0
+
+    def _step(self, what: object, pods: tuple[Pod, ...], found: Mapping[str, SeatStanding], now_s: float) -> GroupStep:
+        if isinstance(what, tuple):
+            gang = self.roll.standing(what)
+            if gang.call is not Call.WHOLE or len(pods) < gang.needed:
+                missing = gang.text if gang.call is not Call.WHOLE else "not all of its members have a seat"
+                return GroupStep(step=Step.GIVE_UP, pods=pods, detail=missing)
+        standings = [found[pod.uid] for pod in pods if pod.uid in found]
+        lost = next((one for one in standings if one.seating is Seating.LOST), None)
+        if lost is not None or len(standings) < len(pods):
+            why = "its node is gone" if lost is None else f"{lost.pod.name} can no longer have its seat: {lost.detail}"
+            return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why)
+        victims = tuple((victim, one.pod) for one in standings for victim in one.victims)
+        stubborn = next((v for v, _ in victims if self._is_stubborn(v.uid, now_s)), None)
+        if stubborn is not None:
+            why = f"a disruption budget does not let {stubborn.key} go"
+            return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why)
+        if all(one.seating is Seating.FREE for one in standings):
+            return GroupStep(step=Step.PIN, pods=pods)
+        due = tuple(pair for pair in victims if now_s >= self._ask_again_s.get(pair[0].uid, float("-inf")))
+        leaving = sum(one.seating is Seating.LEAVING for one in standings)
+        text = f"{len(victims)} pods are asked to go, {leaving} seats wait for pods that leave"
+        return GroupStep(step=Step.EVICT if due else Step.WAIT, pods=pods, victims=due, detail=text)
+
+    # -- who goes ----------------------------------------------------------------------------------------------
+
+    def going(self, now_s: float) -> set[str]:
+        """Return the pods that were made to go and of which the watch does not show it yet."""
+        self._going_until_s = {uid: until_s for uid, until_s in self._going_until_s.items() if until_s > now_s}
+        return set(self._going_until_s)
+
+    def asked(self, uid: str, now_s: float) -> None:
+        """Note that a pod is being asked to go: nobody asks it again meanwhile."""
+        self._ask_again_s[uid] = now_s + _REFUSED_PAUSE_S
+
+    def goes(self, uid: str, now_s: float) -> None:
+        """Note that a pod goes."""
+        self._going_until_s[uid] = now_s + _GOING_S
+
+    def refused(self, uid: str, now_s: float) -> None:
+        """Note that a disruption budget did not let a pod go."""
+        self._refused_since_s.setdefault(uid, now_s)
+        self._ask_again_s[uid] = now_s + _REFUSED_PAUSE_S
+
+    def _is_stubborn(self, uid: str, now_s: float) -> bool:
+        return now_s - self._refused_since_s.get(uid, now_s) >= _LONGEST_REFUSED_S
+
+    def _forget_victim(self, uid: str) -> None:
+        self._refused_since_s.pop(uid, None)
+        self._ask_again_s.pop(uid, None)
