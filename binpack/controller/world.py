@@ -119,6 +119,8 @@ class World:
         self.berthed.gone(uid)
         self.together.gone(uid)
         self.desk.forget(uid)
+        if self._past is not None:
+            self._past.pop(uid, None)
         self._leave(uid)
         self._forget_unbound(uid)
         self.away.pop(uid, None)

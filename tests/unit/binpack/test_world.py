@@ -744,3 +744,21 @@ def test_after_any_sequence_every_gated_pod_is_in_exactly_one_place(steps):
     for pod in truth.values():
         fresh.set_pod(pod)
     assert world.ledger.picture() == fresh.picture()
+
+
+def test_a_fresh_planner_learns_the_demand_from_the_pods_it_finds() -> None:
+    """On a cluster full of pods that fill whole nodes, the first small pod leaves the whole node alone."""
+    world = a_world(a_node("a", gpus=8, milli_cpu=64_000), a_node("b", gpus=2, milli_cpu=64_000))
+    before = world.index.potential()
+    for number in range(60):
+        world.pod_seen(a_pod(f"p{number}", whole=8, milli_cpu=4000, node="z"))
+    world.pod_seen(a_pod("new", whole=1, gates=(labels.PLAN_GATE,)))
+    assert world.index.potential() == before
+    (new,) = world.take_batch(10)
+    assert world.index.potential() != before
+    assert world.index.place(new).berth.node == "b"
+    after = world.index.potential()
+    for number in range(60):
+        world.pod_seen(a_pod(f"q{number}", milli=300, milli_cpu=4000, node="z"))
+    world.take_batch(10)
+    assert world.index.potential() == after
