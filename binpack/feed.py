@@ -34,6 +34,18 @@ class PodListener(Protocol):
         ...
 
 
+class SliceListener(Protocol):
+    """Who else wants to know of resource slices, after the node does."""
+
+    def slice_seen(self, obj: ResourceSliceObject) -> None:
+        """Take note of a new or changed slice."""
+        ...
+
+    def slice_gone(self, obj: ResourceSliceObject) -> None:
+        """Take note that the object is gone."""
+        ...
+
+
 class _Pods:
     """Sink of the pod watch."""
 
@@ -118,16 +130,27 @@ class _Nodes:
 
 
 class _Slices:
-    """Sink of the slice watch; hands on to `_Nodes`."""
+    """Sink of the slice watch; hands on to `_Nodes` and to who else wants to know."""
 
-    def __init__(self, nodes: _Nodes) -> None:
+    def __init__(self, nodes: _Nodes, listener: SliceListener | None, skipped: Skipped) -> None:
         self._nodes = nodes
+        self._listener = listener
+        self._skipped = skipped
 
     def upsert(self, obj: ResourceSliceObject) -> None:
         self._nodes.upsert_slice(obj)
+        if self._listener is not None:
+            try:
+                self._listener.slice_seen(obj)
+            except Exception:
+                # Broad on purpose: see pods.
+                log.exception("resource slice %s could not be dealt with", obj.metadata.name)
+                self._skipped("resource slice", obj.metadata.name)
 
     def delete(self, obj: ResourceSliceObject) -> None:
         self._nodes.delete_slice(obj)
+        if self._listener is not None:
+            self._listener.slice_gone(obj)
 
     def synced(self) -> None:
         """Nothing to do: nodes are refreshed slice by slice."""
@@ -141,6 +164,7 @@ class Feed:
         clock: Time for back-off and staleness.
         ledger: Filled and kept up to date; the caller owns reading it.
         listener: Told of every pod after the ledger.
+        slice_listener: Told of every resource slice after its node.
         changed: Called after every event, for a loop that wants waking.
         skipped: Told kind and name of every object that had to be skipped, after the log was.
     """
@@ -152,6 +176,7 @@ class Feed:
         ledger: Ledger,
         *,
         listener: PodListener | None = None,
+        slice_listener: SliceListener | None = None,
         changed: Callable[[], None] = lambda: None,
         skipped: Skipped = lambda kind, name: None,
     ) -> None:
@@ -168,7 +193,7 @@ class Feed:
                 clock,
                 paths.RESOURCE_SLICES,
                 ResourceSliceObject,
-                _Slices(nodes),
+                _Slices(nodes, slice_listener, skipped),
                 on_unreadable=unreadable("resource slice"),
             ),
             Reflector(

@@ -325,7 +325,7 @@ class ResourceClaim:
     Attributes:
         allocation: What it was given; None = nothing yet.
         reserved_for: Who may use it.
-        has_finalizer: It carries the finalizer without which nothing may be allocated to it.
+        finalizers: What keeps the object while it is being deleted.
         unmodelled: What it asks that this version does not model, in words; "" = nothing.
         problem: Why it cannot be read; "" = fine.
     """
@@ -337,7 +337,7 @@ class ResourceClaim:
     demand: DeviceDemand = DeviceDemand()
     allocation: Allocation | None = None
     reserved_for: tuple[Reserver, ...] = ()
-    has_finalizer: bool = False
+    finalizers: tuple[str, ...] = ()
     is_terminating: bool = False
     unmodelled: str = ""
     problem: str = ""

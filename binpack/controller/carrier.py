@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from binpack.controller.allotter import Allotter
 from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.repair import Repair
@@ -15,6 +16,7 @@ from binpack.controller.world import World
 from binpack.controller.writer import NO_AID, Aid, Outcome, PodWriter
 from fleet import labels
 from fleet.clock import Clock
+from fleet.dra import ResourceClaim
 from fleet.draw import Draw, format_draw
 from fleet.errors import ApiError
 from fleet.kube.claimer import Held
@@ -48,9 +50,11 @@ class Carrier:
         metrics: PlannerMetrics,
         wake: Callable[[], None],
         claims: Claims | None = None,
+        allotter: Allotter | None = None,
     ) -> None:
         self._world = world
         self._claims = claims
+        self._allotter = allotter
         self._writer = writer
         self._speaker = speaker
         self._recorder = recorder
@@ -62,7 +66,33 @@ class Carrier:
 
     async def carry(self, pod: Pod, berth: Berth) -> bool:
         """Write a departed pod's pin or candidates; return True if the API has taken them."""
+        if pod.resource_claims and not await self._allotted(pod, berth):
+            return False
         return await (self._steer if handling(pod) is Handling.STEER else self._pin)(pod, berth)
+
+    async def _allotted(self, pod: Pod, berth: Berth) -> bool:
+        """Write the devices chosen for the pod's claims; return True if it may go there, else it is tried again."""
+        if self._allotter is None:
+            return True
+        async with self._patches:
+            outcome, detail = await self._allotter.allot(pod, berth)
+        self._metrics.allotments.labels(outcome.value).inc()
+        if outcome is Outcome.DONE:
+            return True
+        log.info("%s did not get its devices: %s (%s)", pod.key, outcome.value, detail)
+        tries = self._world.rest(pod.uid, is_written=False)
+        self._wake()
+        await self._clock.sleep(backoff_s(_CHANGED_PAUSE_S if outcome is Outcome.CHANGED else FIRST_PAUSE_S, tries))
+        self._world.again(pod.uid)
+        self._wake()
+        return False
+
+    async def free(self, claim: ResourceClaim) -> None:
+        """Take the devices of a claim back whose gated pods found no room beside them."""
+        if self._allotter is not None:
+            outcome, detail = await self._allotter.release(claim)
+            log.info("claim %s was given back: %s %s", claim.key, outcome.value, detail)
+            self._wake()
 
     async def draw(self, node: Node, placed: Sequence[tuple[Pod, Berth]]) -> None:
         """Claim a warm node for departed pods, then write their pins: nobody goes there without a claim.
@@ -201,10 +231,12 @@ class Carrier:
         """Let a node autoscaler see the pod: un-gate it un-pinned, and say so."""
         record = self._world.waiting.get(pod.uid)
         why = record.text if record else "no room"
-        text = f"{why}; handed over un-pinned, so that a node autoscaler can order a node"
+        text, reason = f"{why}; handed over un-pinned, so that a node autoscaler can order a node", "HandedOver"
+        if record is not None and record.reason is Reason.LEFT_TO_SCHEDULER:
+            text, reason = why, record.reason.value
         if await self._write(pod, lambda: self._writer.ungate(pod), "handed over"):
             self._metrics.handed_over.inc()
-            self._speaker.say(Word(pod=pod, status=True, reason="HandedOver", text=text, is_warning=False))
+            self._speaker.say(Word(pod=pod, status=True, reason=reason, text=text, is_warning=False))
 
     async def steer_anew(self, pod: Pod, candidates: Sequence[Berth]) -> None:
         """Give a steered pod other candidates."""

@@ -19,6 +19,12 @@ class PlannerMetrics:
         self.patches = Counter(
             "berthmaster_patches_total", "Pod patches written, by outcome", ["outcome"], registry=registry
         )
+        self.allotments = Counter(
+            "berthmaster_claim_allocations_total",
+            "Pods whose resource claims were to be allocated, by outcome",
+            ["outcome"],
+            registry=registry,
+        )
         self.plans = Counter(
             "berthmaster_plans_total", "Batches planned, by who made the plan", ["source"], registry=registry
         )

@@ -13,7 +13,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from binpack.config import PlannerSettings
+from binpack.controller.allotter import Allotter
 from binpack.controller.budget_feed import Budgets, watch_budgets
+from binpack.controller.claim_feed import ClaimFeed, SliceListener
 from binpack.controller.claims import Claims
 from binpack.controller.deciding import Decider
 from binpack.controller.metrics import PlannerMetrics, WaitingCollector
@@ -73,6 +75,9 @@ class Planner:
             client.write_deadline_s = elector.write_deadline_s
             await elector.run(lambda: self._lead(client))
 
+    def _skipped(self, kind: str, _: str) -> None:
+        self.metrics.malformed.labels(kind).inc()
+
     async def _lead(self, client: Client) -> None:
         """Plan until the leadership is lost (cancelled). All state is made afresh from a quorum list."""
         self.metrics.is_leader.set(1)
@@ -101,20 +106,24 @@ class Planner:
                 self._settings,
                 self.metrics,
                 claims,
+                Allotter(client, world.desk, self._clock),
             )
+            claim_feed = ClaimFeed(client, self._clock, world.desk, turns.wake, self._skipped)
             feed = Feed(
                 client,
                 self._clock,
                 ledger,
                 listener=world,
+                slice_listener=SliceListener(world.desk),
                 changed=turns.wake,
-                skipped=lambda kind, _: self.metrics.malformed.labels(kind).inc(),
+                skipped=self._skipped,
             )
             self._world, self._feed = world, feed
             async with asyncio.TaskGroup() as group:
                 group.create_task(feed.run())
                 # Planning goes on without it: a cluster may have no pools, or not let us see them.
                 group.create_task(watch_pools(client, self._clock, world, turns.wake).run())
+                group.create_task(claim_feed.run())
                 group.create_task(watch_budgets(client, self._clock, budgets).run())
                 await feed.refresh()
                 # What was listed lives long and goes in no cycles: the collector need not walk it again.

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from binpack.batch import arrived, wait_s
 from binpack.config import PlannerSettings
+from binpack.controller.allotter import Allotter
 from binpack.controller.carrier import CANDIDATES, FIRST_PAUSE_S, LONGEST_PAUSE_S, Carrier, backoff_s
 from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
@@ -54,6 +55,7 @@ class Turns:
         settings: PlannerSettings,
         metrics: PlannerMetrics,
         claims: Claims | None = None,
+        allotter: Allotter | None = None,
     ) -> None:
         self._world = world
         self._recorder = recorder
@@ -63,7 +65,9 @@ class Turns:
         self._settings = settings
         self._metrics = metrics
         self._wake = asyncio.Event()
-        self._carrier = Carrier(world, writer, self._speaker, recorder, clock, metrics, self._wake.set, claims)
+        self._carrier = Carrier(
+            world, writer, self._speaker, recorder, clock, metrics, self._wake.set, claims, allotter
+        )
         self._tasks: set[asyncio.Future[object]] = set()
         self._replanned_at_s = float("-inf")
 
@@ -275,6 +279,8 @@ class Turns:
             if pod is not None and uid not in world.away and can_be_handed_over(pod):
                 world.depart(pod, None)
                 self._start(self._carrier.hand_over(pod))
+        for claim in world.take_loose():
+            self._start(self._carrier.free(claim))
         for repair in world.shop.due(world.unbound, world.ledger.known(), now_s):
             self._start(self._carrier.repair(repair))
         for pod, candidates in world.steered_anew(now_s, CANDIDATES):

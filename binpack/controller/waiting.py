@@ -80,7 +80,8 @@ class WaitingRoom:
         due = [
             (pod.since_s, uid)
             for uid, pod in self._pods.items()
-            if pod.reason in HANDED_OVER and now_s - pod.since_s >= self._hand_over_after_s
+            if pod.reason is Reason.LEFT_TO_SCHEDULER
+            or (pod.reason in HANDED_OVER and now_s - pod.since_s >= self._hand_over_after_s)
         ]
         return tuple(uid for _, uid in sorted(due))
 

@@ -88,9 +88,7 @@ class ClaimsBySlot:
         text = _words(refusals, nearest)
         if trouble is not None:
             text += f"; {trouble.text}"
-        return Unplaced(
-            pod_uid=pod.uid, reason=Reason.CLAIM_UNSATISFIED, detail=text, allowed_nodes=len(refusals)
-        )
+        return Unplaced(pod_uid=pod.uid, reason=Reason.CLAIM_UNSATISFIED, detail=text, allowed_nodes=len(refusals))
 
     def _column(self, wish: Wish, count: int) -> _Column:
         column = self._columns.get(wish.key)

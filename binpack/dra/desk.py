@@ -283,6 +283,10 @@ class Desk:
             found.append(name)
         return found
 
+    def reconsider(self) -> None:
+        """Have everything judged anew that waits for claims."""
+        self._all_moved()
+
     def take_room(self) -> bool:
         """Return True if devices became free, or claims plannable, since the last call."""
         had, self._has_room = self._has_room, False

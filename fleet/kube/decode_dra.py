@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from fleet import labels, quantity
+from fleet import quantity
 from fleet.constraints import NodeTerm, Requirement
 from fleet.dra import (
     Allocation,
@@ -146,7 +146,7 @@ def claim_from(obj: ResourceClaimObject) -> ResourceClaim:
             Reserver(uid=one.uid, name=one.name, resource=one.resource, group=one.api_group or "")
             for one in (status.reserved_for if status is not None else None) or ()
         ),
-        has_finalizer=labels.CLAIM_FINALIZER in (meta.finalizers or ()),
+        finalizers=tuple(meta.finalizers or ()),
         is_terminating=meta.deletion_timestamp is not None,
         unmodelled=_unmodelled(devices.requests or ()) if devices is not None else "",
         problem=problem,

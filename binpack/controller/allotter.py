@@ -1,0 +1,151 @@
+"""Writes chosen devices into resource claims, while their pod is still gated, and takes them back. Decides nothing.
+
+Order of writes: finalizer, allocation with reservation, then (by the carrier) the pin. A process that dies between two
+of them leaves a claim that is reserved for a gated pod: the next leader plans the pod to its claim's node, or frees it.
+When the pod goes, the cluster's own controller drops the reservation and with it the allocation.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Awaitable
+
+import msgspec
+
+from binpack.controller.writer import Outcome
+from binpack.dra.desk import Desk
+from fleet import labels
+from fleet.clock import Clock
+from fleet.dra import Allocation, ClaimChoice, Reserver, ResourceClaim
+from fleet.errors import ApiError, Conflict, Invalid, NotFound, NotLeading
+from fleet.kube import paths
+from fleet.kube.claim_patches import allocation_patch, finalizer_patch, release_patch, reservation_patch
+from fleet.kube.client import Client
+from fleet.kube.decode_dra import claim_from
+from fleet.kube.dra_objects import ResourceClaimObject
+from fleet.pod import Berth, Pod
+
+log = logging.getLogger(__name__)
+
+_LONGEST_ECHO_S = 10.0
+_ECHO_POLL_S = 0.02
+_decode = msgspec.json.Decoder(ResourceClaimObject).decode
+
+
+class Allotter:
+    """The planner's hand on resource claims.
+
+    Args:
+        client: To the API server.
+        desk: What the watches show; never written from here, so that it stays a function of them.
+        clock: For the time of allocation, and to wait until the watch shows what was written.
+    """
+
+    def __init__(self, client: Client, desk: Desk, clock: Clock) -> None:
+        self._client = client
+        self._desk = desk
+        self._clock = clock
+
+    async def allot(self, pod: Pod, berth: Berth) -> tuple[Outcome, str]:
+        """Allocate the pod's claims as chosen and reserve all of them for it; DONE = the pod may be pinned.
+
+        Whoever else allocates (kube-scheduler for pods that are not ours) can take the same device at the same moment:
+        both claims are separate objects, and no write of theirs conflicts. All claims come by one watch in the order in
+        which they were written, so once ours shows, every claim that was written before is known; if one of them has a
+        device of ours, ours is taken back.
+        """
+        choices = {choice.claim_uid: choice for choice in berth.choices}
+        reserver = Reserver(uid=pod.uid, name=pod.name)
+        for claim in self._desk.claims_of(pod):
+            outcome, detail = await self._secure(claim, choices.get(claim.uid), reserver)
+            if outcome is not Outcome.DONE:
+                return outcome, f"claim {claim.key}: {detail}"
+        for uid in choices:
+            if not await self._shows(uid):
+                return Outcome.FAILED, f"the watch does not show claim {uid} allocated"
+            claim = self._desk.claims[uid]
+            rivals = self._desk.rivals(claim)
+            if rivals:
+                outcome, detail = await self.release(claim)
+                return (
+                    Outcome.CHANGED,
+                    f"claim {claim.key} shares a device with {', '.join(rivals)}: {detail or 'freed'}",
+                )
+        return Outcome.DONE, ""
+
+    async def release(self, claim: ResourceClaim) -> tuple[Outcome, str]:
+        """Take allocation and reservations of a claim back, if it is still as it was seen."""
+        return await self._ending(self._patch_status(claim, release_patch(claim)))
+
+    async def _secure(
+        self, claim: ResourceClaim, choice: ClaimChoice | None, reserver: Reserver
+    ) -> tuple[Outcome, str]:
+        async def write() -> None:
+            now = claim
+            if choice is None:
+                if all(one.uid != reserver.uid for one in now.reserved_for):
+                    await self._patch_status(now, reservation_patch(now, reserver))
+                return
+            if labels.CLAIM_FINALIZER not in now.finalizers:
+                path = paths.resource_claim(now.namespace, now.name)
+                now = claim_from(_decode(await self._client.merge_patch(path, finalizer_patch(now))))
+            body = allocation_patch(now, choice.allocation, reserver, at=self._at())
+            await self._patch_status(now, body)
+
+        outcome, detail = await self._ending(write())
+        if outcome in (Outcome.DONE, Outcome.NOT_LEADING, Outcome.GONE):
+            return outcome, detail
+        # The answer may have been lost, or a repeated write have met its own: what counts is how the claim is now.
+        found, fresh = await self._read(claim)
+        if fresh is None:
+            return found, detail
+        is_reserved = any(one.uid == reserver.uid for one in fresh.reserved_for)
+        is_given = choice is None or _names(fresh.allocation) == _names(choice.allocation)
+        return (Outcome.DONE, "") if is_reserved and is_given else (outcome, detail)
+
+    async def _read(self, claim: ResourceClaim) -> tuple[Outcome, ResourceClaim | None]:
+        try:
+            body = await self._client.get(paths.resource_claim(claim.namespace, claim.name))
+            fresh = claim_from(_decode(body))
+        except NotFound:
+            return Outcome.GONE, None
+        except (ApiError, msgspec.MsgspecError):
+            return Outcome.FAILED, None
+        return (Outcome.DONE, fresh) if fresh.uid == claim.uid else (Outcome.GONE, None)
+
+    async def _patch_status(self, claim: ResourceClaim, body: bytes) -> None:
+        await self._client.merge_patch(paths.resource_claim(claim.namespace, claim.name, "status"), body)
+
+    async def _ending(self, write: Awaitable[None]) -> tuple[Outcome, str]:
+        try:
+            await write
+        except NotLeading as error:
+            return Outcome.NOT_LEADING, str(error)
+        except NotFound as error:
+            return Outcome.GONE, str(error)
+        except (Conflict, Invalid) as error:
+            return Outcome.CHANGED, str(error)
+        except (ApiError, msgspec.MsgspecError) as error:
+            return Outcome.FAILED, str(error)
+        return Outcome.DONE, ""
+
+    async def _shows(self, uid: str) -> bool:
+        """Wait until the watch shows a claim allocated; False where it does not in time, or the claim is gone."""
+        until_s = self._clock.monotonic_s() + _LONGEST_ECHO_S
+        while True:
+            claim = self._desk.claims.get(uid)
+            if claim is not None and claim.allocation is not None:
+                return True
+            if claim is None or self._clock.monotonic_s() >= until_s:
+                return False
+            await self._clock.sleep(_ECHO_POLL_S)
+
+    def _at(self) -> str:
+        moment = datetime.datetime.fromtimestamp(self._clock.now_s(), datetime.UTC)
+        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _names(allocation: Allocation | None) -> list[tuple[str, str, str, str, str]]:
+    results = allocation.results if allocation is not None else ()
+    return [(one.request, one.driver, one.pool, one.device, one.share_id) for one in results]
