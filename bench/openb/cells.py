@@ -69,14 +69,14 @@ class Cell:
 
 
 def plan(chosen: Iterable[str] | None = None, columns: Iterable[str] = COLUMNS) -> list[Cell]:
-    """Return all cells of these traces and columns, what is asked first of all first."""
+    """Return all cells of these traces and columns; seed by seed, so that half of them is half of every row."""
     names = list(traces() if chosen is None else chosen)
     found = [
         Cell(trace=trace, column=column, seed=seed)
+        for seed in SEEDS
         for column in columns
         if column != MIXED
         for trace in names
-        for seed in SEEDS
     ]
     if LEARNT in columns:
         found += [Cell(trace=trace, column=LEARNT, seed=seed) for trace in names for seed in OTHER_SEEDS]
