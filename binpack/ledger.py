@@ -74,6 +74,8 @@ class Ledger:
         assumption = self._assumed.get(pod.uid)
         if assumption is not None:
             if assumption.seen == _seen(pod):
+                berth = self._booked[pod.uid].berth
+                self._book(pod.uid, holding_at(pod, berth.node, berth.devices))
                 return
             del self._assumed[pod.uid]
         self._take(pod, _shown_holding(pod))

@@ -150,6 +150,8 @@ def look(
     """
     ranked = sorted(tenancies, key=lambda one: _rank(one, records))
     findings = _weighed(index, ranked, waiting)
+    # One that is being given up and stands empty keeps its mark: it goes as it is.
+    closing = {one.name for one in ranked if one.is_empty and not one.in_index}
     is_marked = {one.name: one.state.node.is_spare for one in ranked}
     new = {one.node: _record(records.get(one.node, Record()), one, now_s) for one in findings}
     marks = tuple(
@@ -157,7 +159,7 @@ def look(
         for one in findings
         if one.is_spare and not is_marked[one.node] and _spare_for_s(new[one.node], now_s) >= after_s
     )
-    unmarks = tuple(one for one in findings if not one.is_spare and is_marked[one.node])
+    unmarks = tuple(one for one in findings if is_marked[one.node] and one.node not in closing and not one.is_spare)
     return Look(findings=findings, marks=marks, unmarks=unmarks, records=new)
 
 

@@ -85,7 +85,7 @@ class Spares:
         await self._write(finding, is_spare=True, reason="NodeSpare", note=f"{note}: its pool may empty and release it")
 
     async def _unmark(self, finding: Finding) -> None:
-        note = f"no longer spare, {finding.reason.value}: {finding.detail or 'its pods would not all fit elsewhere'}"
+        note = f"no longer spare: {finding.detail or finding.reason.value}"
         await self._write(finding, is_spare=False, reason="NodeNotSpare", note=note)
 
     async def _write(self, finding: Finding, *, is_spare: bool, reason: str, note: str) -> None:

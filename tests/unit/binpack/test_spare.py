@@ -144,6 +144,13 @@ def test_a_mark_comes_after_a_while_and_goes_at_once():
     assert [one.node for one in town.look(records=marked.records, now_s=61.0).unmarks] == ["a"]
 
 
+def test_a_node_that_is_given_up_keeps_its_mark_once_it_is_empty():
+    state = Town([of_pool("a", is_spare=True)], []).states["a"]
+    closed, opened = (Tenancy(state=state, pods=(), in_index=is_open) for is_open in (False, True))
+    assert not look(Index(), [closed], (), {}, 0.0, after_s=1.0).unmarks
+    assert look(Index([state]), [opened], (), {}, 0.0, after_s=1.0).unmarks
+
+
 def test_a_look_that_fails_begins_the_while_anew():
     town = Town([of_pool("a"), a_node("n", gpus=1, is_sharing=False)], [on("a", "p")])
     kept = town.look(waiting=[a_pod("w", classic=1)], records={"a": Record(spare_since_s=0.0)}, now_s=50.0)
