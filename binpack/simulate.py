@@ -12,6 +12,8 @@ from binpack.arrivals import Arrivals, arrivals, class_of, milli_gpu_of
 from binpack.index import Index, Mix, mix_of
 from binpack.peers import PEERS
 from binpack.planner import plan_batch
+from binpack.repack.rescue import Rescue
+from binpack.repack.trial import Shift
 from binpack.solver.instance import Budget
 from binpack.tally import Tally
 from binpack.trace import empty_state
@@ -79,11 +81,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one arrival; `berth` None = refused, with the reason."""
+    """What became of one arrival; `berth` None = refused, with the reason; `moves` were made to make room for it."""
 
     pod: Pod
     berth: Berth | None
     reason: str = ""
+    moves: tuple[Shift, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +152,7 @@ def simulate(
     started = perf_counter()
     capacity = WHOLE_MILLI * sum(len(node.devices) for node in nodes)
     sequence = arrivals(pods, [node.name for node in nodes], capacity, setting.arrive_ratio, setting.seed)
-    run = _Run(nodes, capacity)
+    run = _Run(nodes, capacity, setting.moves_ratio)
     decision_s = decision_cpu_s = 0.0
     for outcomes, spent_s, spent_cpu_s in _decide(nodes, sequence, setting, mix_of(pods)):
         decision_s += spent_s
@@ -171,8 +174,12 @@ def _decide(
         return
     index = Index(states, mix=mix if setting.mix == "given" else None)
 
+    moving = _Moving(index, setting.moves_ratio) if setting.moves_ratio > 0 else None
+
     def decide(pods: Sequence[Pod]) -> list[Outcome]:
         outcomes = _one_by_one(index, pods) if setting.batch == 1 else _together(index, pods)
+        if moving is not None:
+            outcomes = [moving.seen(outcome) for outcome in outcomes]
         if setting.mix == "learn":
             index.learn(pods)
         return outcomes
@@ -212,11 +219,36 @@ def _together(index: Index, pods: Sequence[Pod]) -> list[Outcome]:
     return [Outcome(pod=pod, berth=berths.get(pod.uid), reason=reasons.get(pod.uid, "")) for pod in pods]
 
 
+class _Moving:
+    """Moves placed pods when an arrival fails, within a part of the pods placed so far."""
+
+    def __init__(self, index: Index, ratio: float) -> None:
+        self._rescue = Rescue(index)
+        self._ratio = ratio
+        self._placed = 0
+        self._moved = 0
+
+    def seen(self, outcome: Outcome) -> Outcome:
+        """Return what becomes of an arrival that the policy has placed or refused."""
+        if outcome.berth is not None:
+            self._rescue.took(outcome.pod, outcome.berth)
+            self._placed += 1
+            return outcome
+        found = self._rescue.make_room(outcome.pod, int(self._ratio * self._placed) - self._moved)
+        if found is None:
+            return outcome
+        placement, shifts = found
+        self._placed += 1
+        self._moved += len(shifts)
+        return Outcome(pod=outcome.pod, berth=placement.berth, moves=shifts)
+
+
 class _Run:
     """Counts outcomes as they come."""
 
-    def __init__(self, nodes: Sequence[Node], capacity_milli_gpu: int) -> None:
+    def __init__(self, nodes: Sequence[Node], capacity_milli_gpu: int, moves_ratio: float) -> None:
         self._tally = Tally(nodes)
+        self._moves_ratio = moves_ratio
         self._capacity = capacity_milli_gpu
         self._demand = 0
         self._pods = 0
@@ -224,6 +256,8 @@ class _Run:
         self._failed: Counter[str] = Counter()
         self._failed_at_100: Counter[str] | None = None
         self._wrongly_refused = 0
+        self._placed = 0
+        self._moves = 0
 
     def note(self, batch: Sequence[Outcome]) -> None:
         """Count a batch in order of arrival; only then can be said which refused pods would have fitted."""
@@ -238,7 +272,13 @@ class _Run:
         self._pass_milestones(demand)
         self._demand = demand
         self._pods += 1
+        for shift in outcome.moves:
+            self._tally.move(shift.movable.pod, shift.movable.berth, shift.target)
+        self._moves += len(outcome.moves)
+        if outcome.moves and self._moves > self._moves_ratio * self._placed:
+            self._tally.faults.append(f"{outcome.pod.name}: {self._moves} moves for {self._placed} pods placed")
         if outcome.berth is not None:
+            self._placed += 1
             self._tally.book(outcome.pod, outcome.berth)
         else:
             self._failed[class_of(outcome.pod)] += 1
@@ -272,4 +312,5 @@ class _Run:
             decision_s=decision_s,
             decision_cpu_s=decision_cpu_s,
             wall_s=wall_s,
+            moves=self._moves,
         )

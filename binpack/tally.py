@@ -47,6 +47,7 @@ class Tally:
     def __init__(self, nodes: Iterable[Node]) -> None:
         """Start from empty nodes."""
         self._left = {node.name: _Left(node) for node in nodes}
+        self._berths: dict[str, Berth] = {}
         self.faults: list[str] = []
         self.allocated_milli_gpu = 0
 
@@ -56,6 +57,7 @@ class Tally:
         if left is None:
             self.faults.append(f"{pod.name}: no node {berth.node}")
             return
+        self._berths[pod.uid] = berth
         if left.lacks_amounts(pod):
             self.faults.append(f"{pod.name}: {berth.node} has not enough CPU, memory or pod slots")
         left.milli_cpu -= pod.requests.milli_cpu
@@ -86,6 +88,21 @@ class Tally:
             if left.milli_gpu[name] > 1000:
                 self.faults.append(f"{pod.name}: device {name} of {berth.node} got more back than it gave")
         self.allocated_milli_gpu -= ask.milli_gpu * len(berth.devices)
+
+    def move(self, pod: Pod, source: Berth, target: Berth) -> None:
+        """Book a move: the new berth first, so that for a moment the pod holds both."""
+        if self._berths.get(pod.uid) != source:
+            self.faults.append(f"{pod.name}: moved from {source.node}, where it is not")
+            return
+        self.book(pod, target)
+        left = self._left[source.node]
+        left.milli_cpu += pod.requests.milli_cpu
+        left.memory_bytes += pod.requests.memory_bytes
+        left.pod_slots += pod.requests.pod_slots
+        if pod.ask is not None:
+            for name in source.devices:
+                left.milli_gpu[name] += pod.ask.milli_gpu
+            self.allocated_milli_gpu -= pod.ask.milli_gpu * len(source.devices)
 
     def where_it_fits(self, pod: Pod) -> str | None:
         """Return the first node that could hold the pod now, None if there is none."""
