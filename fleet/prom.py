@@ -1,4 +1,4 @@
-"""Asks Prometheus: several instant queries at once, one deadline for all of them; what fails is a value, too."""
+"""Asks Prometheus: instant queries, several under one deadline, or the past of one; what fails is a value, too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from fleet.errors import ConfigError
 from fleet.http import FetchError, TokenFile
-from fleet.prom_answer import Answer, Outcome, decode, failed
+from fleet.prom_answer import Answer, Outcome, Past, decode, decode_past, failed
 
 TIMEOUT_S = 2.0
 LARGEST_ANSWER_BYTES = 32 * 2**20  # 100,000 series of 300 bytes
@@ -109,19 +109,41 @@ class Prometheus:
         unasked = replace(late, was_asked=False)
         return tuple(answers.get(index, late if index in begun else unasked) for index in range(len(queries)))
 
+    async def past(self, query: str, *, start_s: float, end_s: float, step_s: float, timeout_s: float) -> Past:
+        """Return a query's values at every step of a time; servers refuse more than 11,000 of a series.
+
+        Args:
+            query: PromQL that gives an instant vector.
+            start_s: First moment, in seconds since the epoch.
+            end_s: Last moment.
+            step_s: Between two.
+            timeout_s: For the whole call.
+        """
+        form = {"query": query, "start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
+        body = await self._post("query_range", form, timeout_s, LARGEST_ANSWER_BYTES)
+        if isinstance(body, Answer):
+            return Past(outcome=body.outcome, text=body.text)
+        return await asyncio.to_thread(decode_past, body)
+
     async def _ask(self, query: str, is_dated: bool, timeout_s: float, largest_bytes: int) -> Answer:
+        body = await self._post("query", {"query": query, **self._form}, timeout_s, largest_bytes)
+        if isinstance(body, Answer):
+            return body
+        if len(body) < _LARGE_BYTES:
+            return decode(body, is_dated=is_dated)
+        # A whole cluster's pods take tens of milliseconds to decode: others on this loop have deadlines.
+        return await asyncio.to_thread(decode, body, is_dated=is_dated)
+
+    async def _post(self, path: str, form: dict[str, str], timeout_s: float, largest_bytes: int) -> bytes | Answer:
+        """Return the body, else the answer that is none."""
         try:
-            body = await self._http.post_form(
-                f"{self.url}/api/v1/query",
+            return await self._http.post_form(
+                f"{self.url}/api/v1/{path}",
                 # The server is told when nobody waits any more, so that it does not go on.
-                {"query": query, "timeout": f"{timeout_s:g}s", **self._form},
+                {**form, "timeout": f"{timeout_s:g}s"},
                 token=self._token,
                 timeout_s=timeout_s,
                 largest_bytes=largest_bytes,
             )
         except FetchError as error:
             return failed(_OUTCOMES.get(error.kind, Outcome.UNREACHABLE), str(error))
-        if len(body) < _LARGE_BYTES:
-            return decode(body, is_dated=is_dated)
-        # A whole cluster's pods take tens of milliseconds to decode: others on this loop have deadlines.
-        return await asyncio.to_thread(decode, body, is_dated=is_dated)

@@ -1,6 +1,6 @@
-"""What Prometheus answered to an instant query, as values: decoding never fails, it says what it could not use.
+"""What Prometheus answered, as values: decoding never fails, it says what it could not use.
 
-Format: Prometheus documentation, "HTTP API", instant queries.
+Format: Prometheus documentation, "HTTP API", instant and range queries.
 """
 
 from __future__ import annotations
@@ -75,6 +75,26 @@ class Answer:
         return self.outcome is Outcome.ANSWERED
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What became of one range query.
+
+    Attributes:
+        outcome: Only ANSWERED has lines, and may have none.
+        lines: Per series the finite values by their stamps, (stamp_s, value) in the order of time.
+        text: What went wrong, for people; "" = nothing.
+    """
+
+    outcome: Outcome
+    lines: tuple[tuple[tuple[float, float], ...], ...] = ()
+    text: str = ""
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether the absence of a value means that there is none."""
+        return self.outcome is Outcome.ANSWERED
+
+
 def failed(outcome: Outcome, text: str) -> Answer:
     """Return the answer that is none, with a text of bounded length."""
     return Answer(outcome=outcome, text=text[:_LONGEST_TEXT])
@@ -112,11 +132,50 @@ class _Element(msgspec.Struct):
     value: tuple[float, str] | None = None
 
 
+class _Line(msgspec.Struct):
+    values: list[tuple[float, str]]
+
+
 _envelope = msgspec.json.Decoder(_Envelope).decode
 _vector = msgspec.json.Decoder(list[_Element]).decode
 _element = msgspec.json.Decoder(_Element).decode
+_matrix = msgspec.json.Decoder(list[_Line]).decode
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _scalar = msgspec.json.Decoder(tuple[float, str]).decode
+
+
+def decode_past(body: bytes) -> Past:
+    """Return the answer to a range query in a response body, whatever it holds; values that are not finite are gaps."""
+    opened = _opened(body)
+    if isinstance(opened, Answer):
+        return Past(outcome=opened.outcome, text=opened.text)
+    data, _ = opened
+    if data.resultType != "matrix":
+        return Past(outcome=Outcome.UNREADABLE, text=f"the query gives a {data.resultType}; wanted is a range")
+    try:
+        lines = _matrix(data.result)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Past(outcome=Outcome.UNREADABLE, text=f"matrix cannot be read: {error}"[:_LONGEST_TEXT])
+    return Past(
+        outcome=Outcome.ANSWERED,
+        lines=tuple(
+            tuple((stamp_s, value) for stamp_s, text in line.values if (value := _finite(text)) is not None)
+            for line in lines
+        ),
+    )
+
+
+def _opened(body: bytes) -> tuple[_Data, list[Any]] | Answer:
+    """Return data and warnings of a successful answer, else what it is instead."""
+    try:
+        envelope = _envelope(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return failed(Outcome.UNREADABLE, f"not an answer of Prometheus: {error}")
+    if envelope.status != "success":
+        return failed(Outcome.REFUSED, f"{envelope.errorType or envelope.status}: {envelope.error}")
+    if envelope.data is None:
+        return failed(Outcome.UNREADABLE, "status success without data")
+    return envelope.data, envelope.warnings or []
 
 
 def decode(body: bytes, *, is_dated: bool = False) -> Answer:
@@ -127,20 +186,16 @@ def decode(body: bytes, *, is_dated: bool = False) -> Answer:
         is_dated: Whether the query was made by `dated`: values without a stamp are then rejected, because their series
             has ended (a range selector still sees it, an instant one does not).
     """
-    try:
-        envelope = _envelope(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return failed(Outcome.UNREADABLE, f"not an answer of Prometheus: {error}")
-    if envelope.status != "success":
-        return failed(Outcome.REFUSED, f"{envelope.errorType or envelope.status}: {envelope.error}")
-    if envelope.data is None:
-        return failed(Outcome.UNREADABLE, "status success without data")
-    kind = envelope.data.resultType
+    opened = _opened(body)
+    if isinstance(opened, Answer):
+        return opened
+    data, warnings = opened
+    kind = data.resultType
     try:
         if kind == "scalar":
-            elements, malformed = [_Element({}, _scalar(envelope.data.result))], 0
+            elements, malformed = [_Element({}, _scalar(data.result))], 0
         elif kind == "vector":
-            elements, malformed = _elements(envelope.data.result)
+            elements, malformed = _elements(data.result)
         else:
             return failed(Outcome.UNREADABLE, f"the query gives a {kind}; wanted is an instant vector or a scalar")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -150,7 +205,7 @@ def decode(body: bytes, *, is_dated: bool = False) -> Answer:
         outcome=Outcome.ANSWERED,
         series=tuple(series),
         rejected=rejected + malformed,
-        warnings=tuple(str(warning)[:_LONGEST_TEXT] for warning in (envelope.warnings or ())[:_MOST_WARNINGS]),
+        warnings=tuple(str(warning)[:_LONGEST_TEXT] for warning in warnings[:_MOST_WARNINGS]),
     )
 
 
@@ -170,11 +225,13 @@ def _elements(raw: msgspec.Raw) -> tuple[list[_Element], int]:
 
 
 def _number(element: _Element) -> float | None:
-    """Return the element's value, None unless finite: NaN is also what Prometheus marks ended series with."""
-    if element.value is None:
-        return None
+    return None if element.value is None else _finite(element.value[1])
+
+
+def _finite(text: str) -> float | None:
+    """Return the number, None unless finite: NaN is also what Prometheus marks ended series with."""
     try:
-        value = float(element.value[1])
+        value = float(text)
     except ValueError:
         return None
     return value if math.isfinite(value) else None

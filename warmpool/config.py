@@ -66,6 +66,8 @@ class WarmPoolSettings:
         has_image_volumes: Pull by mounting images as volumes (Kubernetes 1.36 and newer); otherwise by init containers.
         fetch_image: Image with `berthmaster-fetch`, for pools that name models.
         moves_per_hour: Pods that may be moved off serving nodes to give these back.
+        prometheus_url: Where the past of new pools can be asked for (spec.history.query); "" = nowhere.
+        prometheus_token_file: File with a bearer token for it; "" = none.
         kwok: Nodes of local clusters.
     """
 
@@ -75,6 +77,8 @@ class WarmPoolSettings:
     has_image_volumes: bool = True
     fetch_image: str = ""
     moves_per_hour: int = 60
+    prometheus_url: str = ""
+    prometheus_token_file: str = ""
     kwok: KwokSettings = field(default_factory=KwokSettings)
 
     def problems(self) -> list[str]:
@@ -84,5 +88,9 @@ class WarmPoolSettings:
             found.append(f"period_s must be from 1 to 60, got {self.period_s:g}")
         if self.moves_per_hour < 0:
             found.append(f"moves_per_hour must be at least 0, got {self.moves_per_hour}")
+        if self.prometheus_url and not self.prometheus_url.startswith(("http://", "https://")):
+            found.append(f"prometheus_url must begin with http:// or https://, got {self.prometheus_url!r}")
+        if self.prometheus_token_file and not self.prometheus_url:
+            found.append("prometheus_token_file is set and prometheus_url is not")
         found += [f"kwok.{problem}" for problem in self.kwok.cloud.problems()]
         return found

@@ -53,11 +53,13 @@ class Spec:
         pool: What nodes are wanted.
         pull_namespace: Where the pods run that pull its images: the pull secrets must be there.
         serves: Whose draws count.
+        history_query: PromQL of the nodes drawn within a minute, for the time before the pool; "" = none.
     """
 
     pool: PoolSpec
     pull_namespace: str = labels.PULL_NAMESPACE
     serves: Serves = Serves()
+    history_query: str = ""
 
 
 def spec_of(name: str, spec: Mapping[str, Any]) -> Spec:
@@ -96,6 +98,7 @@ def spec_of(name: str, spec: Mapping[str, Any]) -> Spec:
             namespaces=reader.texts(serves, "serves.namespaces"),
             match_labels=reader.pairs(serves, "serves.matchLabels"),
         ),
+        history_query=reader.text(reader.part(spec, "history"), "history.query", ""),
     )
     if not reader.problems:
         # Where a field could not be read, what stands in for it would only add problems that are none.

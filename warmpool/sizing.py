@@ -54,6 +54,10 @@ class Rule(Protocol):
         """Let time pass; where draws could not be seen (`is_known` False) the time is a gap, not a quiet one."""
         ...
 
+    def recall(self, minute: int, draws: Sequence[int | None]) -> None:
+        """Live through draws by the minute of a time before anything was seen; None = not known."""
+        ...
+
     def size(self, wall_s: float, coming_draws: int) -> Size:
         """Return the size; `coming_draws` nodes will be drawn within the horizon, as autoscalers say."""
         ...

@@ -318,3 +318,21 @@ async def test_silent_prometheus_costs_one_time_out_and_an_ended_one_none(site: 
     await site.server.start()
     site.pods.text = engine("a", 4)
     await site.reads(A, lambda it: it.running.value == 8.0, "values come again after a restart")
+
+
+async def test_the_past_of_a_query_is_read_by_the_step_and_a_refusal_says_why(site: Site) -> None:
+    site.pods.text = engine("a", 7.25)  # no other test shows that
+    query = 'vllm:num_requests_running{pod="a",job="pods"}'
+
+    async def stamps() -> list[float]:
+        end_s = CLOCK.now_s()
+        past = await site.prometheus.past(query, start_s=end_s - 3600.0, end_s=end_s, step_s=1.0, timeout_s=TIMEOUT_S)
+        assert past.is_answered, past.text
+        return [stamp_s for line in past.lines for stamp_s, value in line if value == 7.25]
+
+    found = await eventually(stamps, within_s=20.0, every_s=0.2, what="what was scraped is part of the past")
+    assert CLOCK.now_s() - max(found) < 20.0
+    refused = await site.prometheus.past(query, start_s=0.0, end_s=9e5, step_s=1.0, timeout_s=TIMEOUT_S)
+    assert refused.outcome is Outcome.REFUSED
+    nothing = await site.prometheus.past("absent_of_all", start_s=0.0, end_s=9.0, step_s=1.0, timeout_s=TIMEOUT_S)
+    assert (nothing.is_answered, nothing.lines) == (True, ())

@@ -19,6 +19,7 @@ from warmpool.controller.conditions import Picture
 from warmpool.controller.keeper import Keeper
 from warmpool.controller.look import Looker
 from warmpool.controller.metrics import WarmPoolMetrics
+from warmpool.controller.past import PastDraws
 from warmpool.controller.sizing import rule_for
 from warmpool.controller.teller import Teller
 from warmpool.controller.world import Pool, World
@@ -61,6 +62,7 @@ class Rounds:
         *,
         rule_for: RuleFor = rule_for,
         puller_problem: Callable[[str], str] = lambda pool: "",
+        past: PastDraws | None = None,
     ) -> None:
         """Prepare.
 
@@ -75,6 +77,7 @@ class Rounds:
             metrics: Counts.
             rule_for: Makes the rule of the size from a spec and what was stored.
             puller_problem: Tells why no pod of a pool can pull; "" = one can.
+            past: Where draws of the time before a pool can be asked for; None = nowhere.
         """
         self.books: dict[str, Book] = {}
         self._world = world
@@ -87,6 +90,7 @@ class Rounds:
         self._metrics = metrics
         self._rule_for = rule_for
         self._puller_problem = puller_problem
+        self._past = past
         self._busy: set[str] = set()
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -191,9 +195,10 @@ class Rounds:
                 self._world.dirty.add(pool.name)
                 await self._clock.sleep(_BEAT_S)
                 return None
-            book = self.books[pool.name] = Book(
-                spec=spec, rule=self._rule_for(spec.pool, memory.history if memory else b"")
-            )
+            rule = self._rule_for(spec.pool, memory.history if memory else b"")
+            if spec.history_query and not (memory and memory.history):
+                await self._ask_past(pool, spec.history_query, rule)
+            book = self.books[pool.name] = Book(spec=spec, rule=rule)
             if memory is not None:
                 book.remember(memory)
         elif book.spec != spec:
@@ -201,6 +206,18 @@ class Rounds:
             stored = book.rule.stored()
             book.apply(spec, None if is_same else self._rule_for(spec.pool, stored))
         return book
+
+    async def _ask_past(self, pool: Pool, query: str, rule: Rule) -> None:
+        """Let the rule of a pool of which nothing is remembered live through what was drawn before."""
+        found = await self._past.ask(query) if self._past else "the controller knows no Prometheus (prometheus_url)"
+        if isinstance(found, str):
+            log.warning("pool %s: its past could not be asked for: %s", pool.name, found)
+            self._teller.past(pool, f"history.query gave nothing to learn from: {found}", is_warning=True)
+            return
+        await asyncio.to_thread(rule.recall, found.minute, found.by_minute)
+        days = found.known_min / 1440
+        text = f"learnt from {found.total} draws of {days:.1f} days, as history.query tells"
+        self._teller.past(pool, text, is_warning=False)
 
     async def _play(self, provider: Provider) -> None:
         """Let a provider that plays the cloud itself do what is due."""

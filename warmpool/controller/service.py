@@ -15,10 +15,12 @@ from fleet import labels
 from fleet.clock import Clock, SystemClock
 from fleet.config import host_and_port, read
 from fleet.errors import ConfigError
+from fleet.http import Http
 from fleet.kube.client import Client
 from fleet.kube.credentials import Connection, connection
 from fleet.kube.events import EventRecorder
 from fleet.kube.lease import Elector, own_identity
+from fleet.prom import Prometheus
 from fleet.telemetry import Counts, serve_probes
 from warmpool.config import WarmPoolSettings
 from warmpool.controller.carrier import Carrier
@@ -26,6 +28,7 @@ from warmpool.controller.feed import Feed
 from warmpool.controller.keeper import Keeper
 from warmpool.controller.look import Looker
 from warmpool.controller.metrics import WarmPoolMetrics
+from warmpool.controller.past import PastDraws
 from warmpool.controller.rounds import Rounds
 from warmpool.controller.teller import Teller
 from warmpool.controller.world import World
@@ -75,14 +78,14 @@ class WarmPools:
 
     async def run(self) -> None:
         """Campaign, lead while the lease lasts, campaign again; until cancelled."""
-        async with Client(self._connection, self._clock, user_agent=LEASE) as client:
+        async with Client(self._connection, self._clock, user_agent=LEASE) as client, Http() as http:
             elector = Elector(
                 client, self._clock, namespace=self._settings.namespace, name=LEASE, identity=own_identity()
             )
             client.write_deadline_s = elector.write_deadline_s
-            await elector.run(lambda: self._lead(client))
+            await elector.run(lambda: self._lead(client, http))
 
-    async def _lead(self, client: Client) -> None:
+    async def _lead(self, client: Client, http: Http) -> None:
         """Warm until the leadership is lost (cancelled); all state is made afresh from the cluster."""
         self.metrics.is_leader.set(1)
         clock, settings = self._clock, self._settings
@@ -107,6 +110,7 @@ class WarmPools:
             settings,
             self.metrics,
             puller_problem=lambda pool: carrier.problems.get(pool, ""),
+            past=self._past(http),
         )
         feed = Feed(client, clock, world, lambda kind, _: self.metrics.malformed.labels(kind).inc())
         self._feed, self._carrier, self._world = feed, carrier, world
@@ -125,6 +129,10 @@ class WarmPools:
             self._feed = self._carrier = self._world = None
             gc.unfreeze()
             self.metrics.is_leader.set(0)
+
+    def _past(self, http: Http) -> PastDraws | None:
+        url, token_file = self._settings.prometheus_url, self._settings.prometheus_token_file or None
+        return PastDraws(Prometheus(url, http, token_file=token_file), self._clock) if url else None
 
     def _providers(self, client: Client) -> dict[ProviderKind, Provider]:
         providers: list[Provider] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from fleet.errors import DecodeError
 from warmpool.size.rule import Learnt
@@ -35,6 +36,9 @@ class Fixed:
         """Nothing changes."""
 
     def pass_to(self, wall_s: float, serving: int | None, *, is_known: bool) -> None:
+        """Nothing changes."""
+
+    def recall(self, minute: int, draws: Sequence[int | None]) -> None:
         """Nothing changes."""
 
     def size(self, wall_s: float, coming_draws: int) -> Size:

@@ -89,6 +89,10 @@ class Teller:
         """Say that a node was given up."""
         self._say(pool, node.why.value, f"node {node.name} given up: {node.detail}", is_warning=True)
 
+    def past(self, pool: Pool, text: str, *, is_warning: bool) -> None:
+        """Say what became of asking for the time before the pool."""
+        self._say(pool, "HistoryUnread" if is_warning else "HistoryRead", text, is_warning=is_warning)
+
     def forget(self, name: str) -> None:
         """Tell nothing more of a pool that is gone."""
         self._looks.pop(name, None)

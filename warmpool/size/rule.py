@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -115,6 +116,27 @@ class Learnt:
         if not evidence.is_gap:
             self._target = found.target
         return found
+
+    def recall(self, minute: int, draws: Sequence[int | None]) -> None:
+        """Live through a past that was told, before anything was seen; some 60 microseconds a minute.
+
+        Args:
+            minute: The first of them, since the epoch.
+            draws: Nodes drawn in each minute; None = not known. Whether they found one is not known, and not asked.
+
+        Raises:
+            ValueError: Something was seen already.
+        """
+        if self.evidence is not None:
+            raise ValueError("a pool that has seen draws cannot be told an earlier past")
+        is_followed, self._is_followed = self._is_followed, False
+        self.pass_to(60.0 * minute, None, is_known=True)
+        for place, count in enumerate(draws):
+            start_s = 60.0 * (minute + place)
+            if count:
+                self.drew(start_s + 30.0, count, 0)
+            self.pass_to(start_s + 60.0, None, is_known=count is not None)
+        self._is_followed = is_followed
 
     def stored(self) -> bytes:
         """Return what is to be remembered: history and lessons, at most 190 KB."""

@@ -98,7 +98,8 @@ def test_every_setting_of_the_scaler_named_is_read():
 def test_every_setting_of_the_warm_pool_named_is_read():
     found = re.findall(r"`(BERTHMASTER_WARMPOOL_[A-Z_]+)`", OPERATE)
     assert found
-    read(WarmPoolSettings, prefix=POOL_PREFIX, environment=dict.fromkeys(found, "1"), flags={})
+    values = dict.fromkeys(found, "1") | {f"{POOL_PREFIX}_PROMETHEUS_URL": "http://prometheus:9090"}
+    read(WarmPoolSettings, prefix=POOL_PREFIX, environment=values, flags={})
 
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: doc.name)

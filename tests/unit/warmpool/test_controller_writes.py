@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,14 +25,18 @@ from warmpool.config import WarmPoolSettings
 from warmpool.controller.carrier import Budget, Carrier
 from warmpool.controller.conditions import Picture
 from warmpool.controller.keeper import Keeper
+from warmpool.controller.ledger import Ledger
 from warmpool.controller.look import Looker
 from warmpool.controller.metrics import WarmPoolMetrics
 from warmpool.controller.rounds import Rounds
+from warmpool.controller.store import Memory, data_of
 from warmpool.controller.teller import Teller
 from warmpool.controller.world import World
 from warmpool.nodes.action import Action, Evict, Mark, Pull, Release, Tell, Unclaim
+from warmpool.past import Draws
 from warmpool.providers.provider import Capabilities, Machine, OrdersOnly, Receipt, Refusal
-from warmpool.values import Offer, PoolSpec, ProviderKind, Why
+from warmpool.size.rule import Learnt
+from warmpool.values import HitRate, Offer, PoolSpec, ProviderKind, Why
 
 
 class FakeProvider(OrdersOnly):
@@ -395,3 +400,68 @@ async def test_what_only_the_clock_moves_is_looked_at_soon(bridge: Bridge) -> No
     assert not bridge.rounds._due()
     await bridge.clock.advance(1.0)
     assert [pool.name for pool in bridge.rounds._due()] == ["g1"], "a node is being given up"
+
+
+class ToldPast:
+    """Answers as a Prometheus would, and counts how often it was asked."""
+
+    def __init__(self, answer: Draws | str) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    async def ask(self, query: str) -> Draws | str:
+        self.asked.append(query)
+        return self.answer
+
+
+def with_query(bridge: Bridge) -> None:
+    pool = pool_in(bridge.world)
+    assert pool.spec is not None
+    goal = replace(pool.spec.pool, objective=HitRate(goal_ratio=0.95))
+    bridge.world.pools["g1"] = replace(pool, spec=replace(pool.spec, pool=goal, history_query="q"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "said"),
+    [
+        (Draws(minute=28_000_000, by_minute=(1, None, 2) * 500), "HistoryRead", "1500 draws of 0.7 days"),
+        ("timed_out: not answered within 20 s", "HistoryUnread", "timed_out"),
+    ],
+)
+async def test_a_new_pool_is_told_what_was_drawn_before_it_and_says_so(
+    bridge: Bridge, answer: Draws | str, reason: str, said: str
+) -> None:
+    past = ToldPast(answer)
+    bridge.rounds._past = past  # type: ignore[assignment]
+    with_query(bridge)
+    book = await bridge.rounds._book(pool_in(bridge.world), pool_in(bridge.world).spec)  # type: ignore[arg-type]
+    assert book is not None
+    assert past.asked == ["q"]
+    assert isinstance(book.rule, Learnt)
+    assert (book.rule.evidence is not None) is isinstance(answer, Draws)
+    _, told, text, _ = bridge.teller._events.get_nowait()
+    assert (told, said in text) == (reason, True)
+
+
+async def test_a_pool_that_remembers_is_not_told_a_past(bridge: Bridge) -> None:
+    past = ToldPast("never asked")
+    bridge.rounds._past = past  # type: ignore[assignment]
+    with_query(bridge)
+    pool = pool_in(bridge.world)
+    rule = Learnt(pool.spec.pool)  # type: ignore[union-attr]
+    rule.recall(28_000_000, [1] * 60)
+    remembered = {
+        "metadata": {"name": "pool-g1", "namespace": labels.PULL_NAMESPACE},
+        "data": data_of(Memory(ledger=Ledger(), history=rule.stored())),
+    }
+    bridge.api.put("/api/v1/configmaps", remembered)
+    await bridge.rounds._book(pool, pool.spec)  # type: ignore[arg-type]
+    assert past.asked == []
+
+
+async def test_a_query_without_a_prometheus_is_said(bridge: Bridge) -> None:
+    with_query(bridge)
+    await bridge.rounds._book(pool_in(bridge.world), pool_in(bridge.world).spec)  # type: ignore[arg-type]
+    _, told, text, is_warning = bridge.teller._events.get_nowait()
+    assert (told, is_warning) == ("HistoryUnread", True)
+    assert "prometheus_url" in text

@@ -57,8 +57,10 @@ def test_everything_that_can_be_said_is_read() -> None:
             "expireAfter": "1h30m",
             "warmTimeout": "90s",
             "rotation": {"surge": 2},
+            "history": {"query": "sum(increase(draws[1m]))"},
         },
     )
+    assert spec.history_query == "sum(increase(draws[1m]))"
     pool = spec.pool
     assert pool.shape.allocatable == Resources(
         milli_cpu=190_000, memory_bytes=2000 * 2**30, extended=(("vpc.amazonaws.com/efa", 32),)
