@@ -120,7 +120,11 @@ def _missing_devices(ask: DeviceAsk, state: NodeState) -> tuple[tuple[str, int],
         return ((f"start for {ask.profile}", 1),)
     if ask.is_whole or state.blocked or not serves(ask, state.node):
         return (("devices", short),)
-    able = [d for d in state.devices if d.device.is_healthy and model_rank(ask, d.device.model) is not None]
+    able = [
+        d
+        for d in state.devices
+        if d.device.is_healthy and d.device.partitions is None and model_rank(ask, d.device.model) is not None
+    ]
     if len(able) < ask.count:
         return (("devices", ask.count - len(able)),)
     return _nearest(ask, able)

@@ -5,8 +5,8 @@ differs by the sizes in its profiles' names alone. Sources: NVIDIA Multi-Instanc
 "Supported MIG Profiles" for names, parts of memory and numbers of instances (A30, A100, H100, H200, B200), "Creating
 GPU Instances" for the starts that `nvidia-smi mig -lgipp` lists; GPU operator v25.3 (default mig-parted configuration)
 for the names on H20, GB200 and B300. That two instances may not share a memory slice is NVML's rule
-(nvmlDeviceGetGpuInstancePossiblePlacements); it bounds the compute too, because on every card the profile of fewest
-compute slices per memory slice still has seven slices of compute for eight of memory.
+(nvmlDeviceGetGpuInstancePossiblePlacements). It bounds the compute too: the eighth slice of memory is only ever the
+last of an instance that has fewer slices of compute than of memory.
 """
 
 from __future__ import annotations

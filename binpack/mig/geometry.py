@@ -17,10 +17,12 @@ class Start:
 
     Attributes:
         mask: What it takes: bits of memory slices, and above them the bit of the media extensions.
+        slices: How large it is: its slices of memory, or of compute where it was made on a card not looked up.
     """
 
     partition: Partition
     mask: int
+    slices: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,10 @@ def made(partitions: tuple[Partition, ...]) -> Geometry | None:
     """Return the geometry of instances made beforehand, whatever the card; None for more than eight."""
     if len(partitions) > _MOST_MADE:
         return None
-    starts = tuple(Start(partition=partition, mask=1 << bit) for bit, partition in enumerate(sorted(partitions)))
+    starts = tuple(
+        Start(partition=partition, mask=1 << bit, slices=int(partition.profile.partition("g")[0]))
+        for bit, partition in enumerate(sorted(partitions))
+    )
     return Geometry(bits=len(starts), starts=starts, is_made=True)
 
 
@@ -72,6 +77,7 @@ def of_card(model: str, memory_mib: int | None) -> Geometry | None:
         Start(
             partition=Partition(profile.name, start),
             mask=((1 << profile.slices) - 1) << start | (profile.has_media << card.slices),
+            slices=profile.slices,
         )
         for profile in card.profiles
         for start in profile.starts

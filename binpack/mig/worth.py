@@ -1,13 +1,14 @@
 """What the free part of a device in MIG mode is worth, and at which start a new instance costs least of it.
 
-For the mask B of what is taken, over the P profiles of the device without media extensions::
+For the mask B of what is taken, over the profiles p of the device without media extensions, s_p slices large::
 
-    W(B) = round( V(1000) / P * sum_p open_p(B) / open_p(0) )      milli-GPU
+    W(B) = round( V(1000) * sum_p s_p open_p(B) / sum_p s_p open_p(0) )      milli-GPU
 
 where open_p(B) is how many starts of profile p are free. No two starts of one profile meet, so open_p is also how many
-instances of p alone still fit: an exact count, not a sum of slices. An empty device is worth what an untouched one is
-in the potential, a full one nothing. An instance starts where W falls least, at the lowest start among equals: so the
-first 1g of a card goes to the end that 4g cannot use, and what is held fills up before a fresh card is broken.
+instances of p alone still fit: s_p open_p is what p could fill of the device, counted exactly and not as a sum of
+slices. An empty device is worth what an untouched one is in the potential, a full one nothing. An instance starts
+where W falls least, at the lowest start among equals: so the first 1g of a card goes to the end that 4g cannot use, and
+a card that is broken fills up before a fresh one is.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ def worth(geometry: Geometry) -> Ints:
     busy = np.arange(1 << geometry.bits)
     names = sorted({start.partition.profile for start in geometry.starts})
     counted = [name for name in names if not name.endswith(_MEDIA)] or names
-    total = np.zeros(len(busy))
-    for name in counted:
-        masks = [start.mask for start in geometry.of(name)]
-        total += np.sum([(busy & mask) == 0 for mask in masks], axis=0) / len(masks)
-    found: Ints = np.rint(_UNTOUCHED_MILLI * total / max(1, len(counted))).astype(np.int64)
+    fillable = np.zeros(len(busy), np.int64)
+    for start in geometry.starts:
+        if start.partition.profile in counted:
+            fillable += start.slices * ((busy & start.mask) == 0)
+    found: Ints = np.rint(_UNTOUCHED_MILLI * fillable / fillable[0]).astype(np.int64)
     return found
 
 

@@ -68,6 +68,8 @@ def _layouts(text: str) -> dict[str, tuple[Partition, ...]]:
         partitions = tuple(parse_partition(one.strip()) for one in listed.split(",")) if equals else ()
         if not device or device in found:
             raise DecodeError(f"{part[:80]!r}: a device that has no name or was named before")
+        if "," in device:
+            raise DecodeError(f"{part[:80]!r}: devices are parted by ';', instances of one by ','")
         if len(set(partitions)) != len(partitions):
             raise DecodeError(f"{part[:80]!r}: an instance is named twice")
         found[device] = tuple(sorted(partitions))
