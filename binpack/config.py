@@ -16,6 +16,8 @@ class PlannerSettings:
         hand_over_after_s: How long a whole-GPU or CPU pod waits before a node autoscaler may see it.
         solve_s: Deterministic solver time for one batch (OR-Tools' own unit, about a second of a core); 0 = index only.
         spare_after_s: How long everything on a warm pool's node must have fitted elsewhere before the pool is told.
+        preempts: Whether pods of lower priority may be made to go for a pod that has no other place.
+        preempts_past_budgets: Whether that may break a PodDisruptionBudget where nothing else makes room.
         namespace: Where the leadership lease lives.
     """
 
@@ -23,6 +25,8 @@ class PlannerSettings:
     hand_over_after_s: float = 30.0
     solve_s: float = 0.2
     spare_after_s: float = 120.0
+    preempts: bool = True
+    preempts_past_budgets: bool = False
     namespace: str = "berthmaster-system"
 
     def problems(self) -> list[str]:

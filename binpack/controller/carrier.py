@@ -143,7 +143,9 @@ class Carrier:
 
         async def write() -> tuple[Outcome, str]:
             self._world.refresh()
-            others = (option.berth for option in self._world.index.options(pod, CANDIDATES))
+            # A pod with a seat has it alone: the others of its gang count on that, and others went for it.
+            most = CANDIDATES if pod.seat is None else 0
+            others = (option.berth for option in self._world.index.options(pod, most))
             candidates = (berth, *(other for other in others if other.node != berth.node))
             return await self._writer.steer(pod, candidates, self._aid(pod, candidates))
 

@@ -55,6 +55,21 @@ class PlannerMetrics:
             ["found"],
             registry=registry,
         )
+        self.gangs = Counter(
+            "berthmaster_gang_plans_total", "Gangs planned, by outcome", ["outcome"], registry=registry
+        )
+        self.preemptions = Counter(
+            "berthmaster_preemptions_total",
+            "Pods and gangs for which others go, by outcome",
+            ["outcome"],
+            registry=registry,
+        )
+        self.evictions = Counter(
+            "berthmaster_evictions_total", "Pods asked to go for others, by outcome", ["outcome"], registry=registry
+        )
+        self.seats_given_up = Counter(
+            "berthmaster_seats_given_up_total", "Gangs and pods whose seats could not be kept", registry=registry
+        )
         self.handed_over = Counter(
             "berthmaster_pods_handed_over_total", "Pods un-gated un-pinned for a node autoscaler", registry=registry
         )

@@ -18,6 +18,7 @@ from binpack.controller.budget_feed import Budgets, watch_budgets
 from binpack.controller.claim_feed import ClaimFeed, SliceListener
 from binpack.controller.claims import Claims
 from binpack.controller.deciding import Decider
+from binpack.controller.group_feed import watch_groups
 from binpack.controller.metrics import PlannerMetrics, WaitingCollector
 from binpack.controller.pool_feed import watch_pools
 from binpack.controller.spares import Spares
@@ -107,6 +108,7 @@ class Planner:
                 self.metrics,
                 claims,
                 Allotter(client, world.desk, self._clock),
+                budgets,
             )
             claim_feed = ClaimFeed(client, self._clock, world.desk, turns.wake, self._skipped)
             feed = Feed(
@@ -125,6 +127,7 @@ class Planner:
                 group.create_task(watch_pools(client, self._clock, world, turns.wake).run())
                 group.create_task(claim_feed.run())
                 group.create_task(watch_budgets(client, self._clock, budgets).run())
+                group.create_task(watch_groups(client, self._clock, world, turns.wake).run())
                 await feed.refresh()
                 # What was listed lives long and goes in no cycles: the collector need not walk it again.
                 gc.collect()

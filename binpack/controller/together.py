@@ -131,7 +131,10 @@ class Together:
 
     def rests(self, what: object, now_s: float) -> bool:
         """Return True while it is left alone."""
-        return now_s < self._rest_until_s.get(what, float("-inf"))
+        until_s = self._rest_until_s.get(what)
+        if until_s is not None and until_s <= now_s:
+            del self._rest_until_s[what]
+        return until_s is not None and now_s < until_s
 
     # -- seats -------------------------------------------------------------------------------------------------
 
@@ -177,6 +180,8 @@ class Together:
             if gang.call is not Call.WHOLE or len(pods) < gang.needed:
                 missing = gang.text if gang.call is not Call.WHOLE else "not all of its members have a seat"
                 return GroupStep(step=Step.GIVE_UP, pods=pods, detail=missing)
+        if any(pod.gates != (labels.PLAN_GATE,) for pod in pods):
+            return GroupStep(step=Step.GIVE_UP, pods=pods, detail="somebody else holds it with another gate")
         standings = [found[pod.uid] for pod in pods if pod.uid in found]
         lost = next((one for one in standings if one.seating is Seating.LOST), None)
         if lost is not None or len(standings) < len(pods):

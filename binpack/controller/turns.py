@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from binpack.batch import arrived, wait_s
 from binpack.config import PlannerSettings
 from binpack.controller.allotter import Allotter
+from binpack.controller.budget_feed import Budgets
 from binpack.controller.carrier import CANDIDATES, FIRST_PAUSE_S, LONGEST_PAUSE_S, Carrier, backoff_s
 from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.speaker import Speaker, Word
 from binpack.controller.triage import can_be_handed_over
+from binpack.controller.usher import Usher
 from binpack.controller.waiting import HANDED_OVER
 from binpack.controller.world import World
 from binpack.controller.writer import PodWriter
@@ -56,6 +58,7 @@ class Turns:
         metrics: PlannerMetrics,
         claims: Claims | None = None,
         allotter: Allotter | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
         self._world = world
         self._recorder = recorder
@@ -67,6 +70,19 @@ class Turns:
         self._wake = asyncio.Event()
         self._carrier = Carrier(
             world, writer, self._speaker, recorder, clock, metrics, self._wake.set, claims, allotter
+        )
+        self._usher = Usher(
+            world,
+            writer,
+            self._carrier,
+            recorder,
+            budgets or Budgets(),
+            clock,
+            metrics,
+            self._start,
+            self._wake.set,
+            preempts=settings.preempts,
+            may_break=settings.preempts_past_budgets,
         )
         self._tasks: set[asyncio.Future[object]] = set()
         self._replanned_at_s = float("-inf")
@@ -109,6 +125,8 @@ class Turns:
         world = self._world
         if world.refresh():
             await self._requeue_waiting()
+        self._usher.settle()
+        self._usher.gangs(above=max((pod.priority for pod in world.queue.values()), default=None))
         self._speak()
         if not world.queue:
             return
@@ -118,6 +136,7 @@ class Turns:
         batch = world.take_batch(self._settings.batch.most_pods)
         if batch:
             await self._plan(batch)
+            self._usher.gangs()
             self._speak()
         if world.queue:
             self._wake.set()
@@ -289,7 +308,9 @@ class Turns:
         if world.refresh():
             self._wake.set()
         world.look_again(_LOOK_AGAIN_WISHES, _LOOK_AGAIN_S)
-        if world.queue:
+        self._usher.settle()
+        self._usher.preempt()
+        if world.queue or world.together.due:
             self._wake.set()
         self._speak()
 

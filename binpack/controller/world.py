@@ -19,7 +19,7 @@ from binpack.controller.yard import Yard
 from binpack.dra.desk import Desk
 from binpack.dra.shown import recorded_on, with_held
 from binpack.fit import mismatch, missing
-from binpack.gangs.roll import Call
+from binpack.gangs.roll import Call, Group
 from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.state import NodeState
@@ -175,6 +175,14 @@ class World:
                 waits_for_room = record is not None and record.reason in CAPACITY
                 if pod.uid in self.queue or not waits_for_room or before is None or _wish(pod) != _wish(before):
                     self.queue[pod.uid] = pod
+
+    def group_seen(self, group: Group) -> None:
+        """Take a new or changed PodGroup: it says how many members its gang needs."""
+        self.together.called.add(self.together.roll.group_seen(group))
+
+    def group_gone(self, namespace: str, name: str) -> None:
+        """Forget a PodGroup."""
+        self.together.called.add(self.together.roll.group_gone(namespace, name))
 
     def _gather(self, pod: Pod) -> None:
         """Let a pod wait for its seat, or for the others of its gang."""

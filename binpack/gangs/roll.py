@@ -93,13 +93,15 @@ class Roll:
         return iter(self._members)
 
     def seen(self, pod: Pod) -> Key | None:
-        """Take a new or changed pod; return its gang, None if it has none (and never had)."""
+        """Take a new or changed pod; return its gang if that may stand otherwise now."""
         key = key_of(pod)
         if key is None:
             return None
         self._key_of[pod.uid] = key
-        self._members.setdefault(key, {})[pod.uid] = pod
-        return key
+        members = self._members.setdefault(key, {})
+        before = members.get(pod.uid)
+        members[pod.uid] = pod
+        return key if before is None or _what_counts(before) != _what_counts(pod) else None
 
     def gone(self, uid: str) -> Key | None:
         """Forget a pod whose object is gone; return the gang that lost it."""
@@ -111,16 +113,16 @@ class Roll:
                 del self._members[key]
         return key
 
-    def group_seen(self, group: Group) -> bool:
-        """Take a new or changed PodGroup; True if that changes anything."""
-        if self._groups.get(group.key) == group:
-            return False
+    def group_seen(self, group: Group) -> Key:
+        """Take a new or changed PodGroup; return its gang."""
         self._groups[group.key] = group
-        return True
+        return group.key
 
-    def group_gone(self, namespace: str, name: str) -> None:
-        """Forget a PodGroup."""
-        self._groups.pop((namespace, labels.POD_GROUP_PREFIX + name), None)
+    def group_gone(self, namespace: str, name: str) -> Key:
+        """Forget a PodGroup; return its gang."""
+        key = (namespace, labels.POD_GROUP_PREFIX + name)
+        self._groups.pop(key, None)
+        return key
 
     def members(self, key: Key) -> tuple[Pod, ...]:
         """Return all members of a gang, in no order."""
@@ -153,6 +155,21 @@ class Roll:
 def key_of(pod: Pod) -> Key | None:
     """Return the gang of a pod."""
     return (pod.namespace, pod.gang) if pod.gang else None
+
+
+def _what_counts(pod: Pod) -> tuple[object, ...]:
+    return (
+        pod.gates,
+        pod.seat,
+        pod.node_name,
+        pod.phase,
+        pod.is_terminating,
+        pod.gang_size,
+        pod.problems,
+        pod.requests,
+        pod.ask,
+        pod.constraints,
+    )
 
 
 def _is_ready(pod: Pod) -> bool:

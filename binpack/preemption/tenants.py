@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from binpack.books import is_agent
@@ -14,6 +15,7 @@ class Tenants:
     def __init__(self) -> None:
         self._on: dict[str, dict[str, Pod]] = {}
         self._node_of: dict[str, str] = {}
+        self._priorities: Counter[int] = Counter()
 
     def seen(self, pod: Pod) -> None:
         """Take a new or changed pod."""
@@ -21,19 +23,27 @@ class Tenants:
         if not node or not pod.is_live:
             self.gone(pod.uid)
             return
-        if self._node_of.get(pod.uid, node) != node:
-            self.gone(pod.uid)
+        self.gone(pod.uid)
         self._node_of[pod.uid] = node
         self._on.setdefault(node, {})[pod.uid] = pod
+        self._priorities[pod.priority] += 1
 
     def gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
         node = self._node_of.pop(uid, None)
         if node is not None:
             on_node = self._on[node]
-            del on_node[uid]
+            priority = on_node.pop(uid).priority
+            self._priorities[priority] -= 1
+            if not self._priorities[priority]:
+                del self._priorities[priority]
             if not on_node:
                 del self._on[node]
+
+    @property
+    def least_priority(self) -> int:
+        """Return the lowest priority of anybody here; far above all where there is nobody."""
+        return min(self._priorities, default=2**31)
 
     def on(self, node: str) -> Mapping[str, Pod]:
         """Return the pods of a node by uid; not to be changed."""

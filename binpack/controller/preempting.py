@@ -1,0 +1,142 @@
+"""Gangs, seats and preemption, read out of the planner's world: what is decided about them, and nothing done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from binpack.books import Holding
+from binpack.check import check
+from binpack.controller.waiting import CAPACITY
+from binpack.controller.world import World
+from binpack.gangs.place import Effort, Refusal, place
+from binpack.gangs.roll import Key
+from binpack.preemption.choice import BudgetsOf
+from binpack.preemption.propose import Proposal, propose
+from binpack.preemption.seats import SeatStanding, settle
+from binpack.preemption.tenants import Tenants
+from fleet.node import Node
+from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
+from fleet.pod import Pod
+
+_EFFORT: Final = Effort(steps=1_500)  # other pods wait meanwhile
+
+
+class WorldView:
+    """The cluster as a proposal needs it: without those who leave, without nodes that keep seats or claims."""
+
+    def __init__(self, world: World, now_s: float) -> None:
+        self.tenants: Tenants = world.together.tenants
+        self._world = world
+        self._going = world.together.going(now_s)
+        self._taken = world.together.seats_by_node()
+
+    def open_nodes(self) -> Iterator[str]:
+        """Return the nodes that may be planned on and keep no seat yet."""
+        for name in self._world.ledger.known():
+            if name not in self._taken and self.open_node(name) is not None:
+                yield name
+
+    def open_node(self, name: str) -> Node | None:
+        """Return a node as pods see it that may be planned there; warm ones are drawn, not emptied."""
+        state = self._world.node(name)
+        if state is None or state.blocked or self._world.yard.is_warm(name) or self._world.desk.held_on(name):
+            return None
+        return state.node
+
+    def staying(self, name: str) -> Mapping[str, Holding]:
+        """Return what is held on a node by uid, without those who leave already."""
+        tenants = self.tenants.on(name)
+        return {
+            uid: holding
+            for uid, holding in self._world.ledger.holdings_on(name).items()
+            if uid not in self._going and not (uid in tenants and tenants[uid].is_terminating)
+        }
+
+    def allows(self, pod: Pod, name: str) -> bool:
+        """Return True if no rule between pods forbids the node as it is now."""
+        return not pod.guest.has_rules or self._world.company.allows(pod, name)
+
+
+def gangs_due(world: World, now_s: float) -> list[Key]:
+    """Return the gangs to try now: the most urgent first, then those that wait longest."""
+    ranked: list[tuple[int, float, Key]] = []
+    for key in world.together.due:
+        unit = world.together.roll.standing(key).unit
+        # Seats that are kept already are taken back first, where they are not to be pinned.
+        is_busy = any(pod.uid in world.away or pod.seat is not None for pod in unit)
+        if unit and not is_busy and not world.together.rests(key, now_s):
+            ranked.append((-min(pod.priority for pod in unit), min(pod.created_at_s for pod in unit), key))
+    return [key for _, _, key in sorted(ranked)]
+
+
+def plan_gang(world: World, unit: Sequence[Pod]) -> tuple[tuple[Placement, ...] | Refusal, tuple[Violation, ...]]:
+    """Return berths for all of a gang's unit, verified, or why there are none, and what was wrong with them."""
+    claimant = next((pod for pod in unit if pod.resource_claims), None)
+    if claimant is not None:
+        text = f"member {claimant.name} has resource claims, and a gang with claims cannot be planned yet"
+        return _refused(unit, Reason.UNMODELLED_CONSTRAINT, text), ()
+    answer = place(world.index, world.node, unit, _EFFORT)
+    if isinstance(answer, Refusal):
+        return answer, ()
+    states = world.states({placement.berth.node for placement in answer})
+    plan = Plan(placements=answer)
+    wrong = check(states, unit, plan, together=[{pod.uid for pod in unit}], register=world.register)
+    if not wrong:
+        return answer, ()
+    text = f"no way was found that holds: {wrong[0].rule}"
+    return _refused(unit, Reason.GANG_DOES_NOT_FIT, text), wrong
+
+
+def _refused(unit: Sequence[Pod], reason: Reason, text: str) -> Refusal:
+    unplaced = tuple(Unplaced(pod_uid=pod.uid, reason=reason, detail=text) for pod in unit)
+    return Refusal(unplaced=unplaced, fitted=0, is_proven=False)
+
+
+def preemptors(world: World, now_s: float) -> Iterator[tuple[Pod, ...]]:
+    """Yield the pods and gangs that wait for room and might make others go: the most urgent, the oldest first."""
+    units: list[tuple[int, float, str, tuple[Pod, ...]]] = []
+    for uid, pod in world.pods.items():
+        record = world.waiting.get(uid)
+        if record is None or record.reason not in CAPACITY or uid in world.away or uid in world.queue:
+            continue
+        if not pod.never_preempts and not pod.resource_claims and not world.together.rests(uid, now_s):
+            units.append((-pod.priority, pod.created_at_s, uid, (pod,)))
+    for key in world.together.without_room - world.together.due:
+        unit = world.together.roll.standing(key).unit
+        if not unit or world.together.rests(("preempt", key), now_s):
+            continue
+        if not any(pod.never_preempts or pod.resource_claims or pod.uid in world.away for pod in unit):
+            urgency, age_s = min(pod.priority for pod in unit), min(pod.created_at_s for pod in unit)
+            units.append((-urgency, age_s, unit[0].uid, unit))
+    for *_, unit in sorted(units, key=lambda one: one[:3]):
+        yield unit
+
+
+def has_lesser_tenants(world: World, priority: int) -> bool:
+    """Return True if anybody less important holds anything: only then can preemption help."""
+    return world.together.tenants.least_priority < priority
+
+
+def seat_by_preemption(
+    world: World, unit: Sequence[Pod], budgets_of: BudgetsOf, now_s: float, *, may_break: bool
+) -> Proposal | None:
+    """Return seats for the unit, with the fewest others to go; None where there is no way."""
+    return propose(unit, WorldView(world, now_s), budgets_of, may_break=may_break)
+
+
+def seat_standings(world: World, budgets_of: BudgetsOf, now_s: float, *, may_break: bool) -> dict[str, SeatStanding]:
+    """Return how every seat stands, by the uid of its pod; seats on nodes that are gone are left out."""
+    found: dict[str, SeatStanding] = {}
+    going = world.together.going(now_s)
+    for name, pods in world.together.seats_by_node().items():
+        state = world.node(name)
+        if state is None:
+            continue
+        mine = {pod.uid for pod in pods}
+        held = {uid: holding for uid, holding in world.ledger.holdings_on(name).items() if uid not in mine}
+        for standing in settle(
+            state.node, held, world.together.tenants, pods, budgets_of, leaving=going, may_break=may_break
+        ):
+            found[standing.pod.uid] = standing
+    return found

@@ -1,0 +1,273 @@
+"""Leads gangs and urgent pods to their seats: writes seats down, asks others to go, pins once they are gone.
+
+Nothing is pinned before every member of a gang has its seat in the API, and nobody is asked to go for a seat that is
+not in the API: whoever takes over finds the seats, counts them as held, and goes on from there. Seats of which that
+cannot be said (only part of a gang has them, a node is gone) are taken back, and their pods are planned again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+
+from binpack.controller.budget_feed import Budgets
+from binpack.controller.carrier import FIRST_PAUSE_S, Carrier, backoff_s
+from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.preempting import (
+    gangs_due,
+    has_lesser_tenants,
+    plan_gang,
+    preemptors,
+    seat_by_preemption,
+    seat_standings,
+)
+from binpack.controller.together import GroupStep, Step
+from binpack.controller.world import World
+from binpack.controller.writer import Outcome, PodWriter
+from binpack.gangs.place import Refusal
+from binpack.gangs.roll import Key, key_of
+from fleet.clock import Clock
+from fleet.kube.events import EventRecorder
+from fleet.plan import Reason, Unplaced
+from fleet.pod import Berth, Pod
+
+log = logging.getLogger(__name__)
+
+_UNPROVEN_PAUSE_S = 5.0  # a search that was cut is costly, and little has changed a moment later
+_FAULT_PAUSE_S = 10.0
+_NOBODY_TO_GO_PAUSE_S = 10.0
+_UNITS_PER_LOOK = 2
+
+
+class Usher:
+    """Runs inside the planner's turns; what it starts goes on by itself and ends in the world.
+
+    Args:
+        world: The planner's.
+        writer: For seats and evictions.
+        carrier: For pins.
+        budgets: Disruption budgets, as the watch shows them.
+        start: Runs a coroutine by itself.
+        wake: Asks for another turn.
+        preempts: Whether others may be made to go at all.
+        may_break: Whether budgets may be broken where nothing else makes room.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        writer: PodWriter,
+        carrier: Carrier,
+        recorder: EventRecorder,
+        budgets: Budgets,
+        clock: Clock,
+        metrics: PlannerMetrics,
+        start: Callable[[Awaitable[object]], None],
+        wake: Callable[[], None],
+        *,
+        preempts: bool = True,
+        may_break: bool = False,
+    ) -> None:
+        self._world = world
+        self._writer = writer
+        self._carrier = carrier
+        self._recorder = recorder
+        self._budgets = budgets
+        self._clock = clock
+        self._metrics = metrics
+        self._start = start
+        self._wake = wake
+        self._preempts = preempts
+        self._may_break = may_break
+
+    # -- decisions ---------------------------------------------------------------------------------------------
+
+    def gangs(self, *, above: int | None = None) -> None:
+        """Place gangs that are due; those alone that outrank the priority `above`, if it is given."""
+        world = self._world
+        world.call_rolls()
+        for key in gangs_due(world, self._clock.monotonic_s()):
+            unit = world.together.roll.standing(key).unit
+            if above is not None and min(pod.priority for pod in unit) < above:
+                break
+            world.together.due.discard(key)
+            try:
+                self._gang(key, unit)
+            except Exception as error:
+                # Broad on purpose: one gang, or one fault of the planner, must not stop all the others.
+                self._metrics.faults.labels("gang").inc()
+                log.exception("planning gang %s/%s failed", *key)
+                self._leave_out(key, unit, Reason.PLANNER_FAULT, f"{type(error).__name__}: {error}"[:200])
+
+    def _gang(self, key: Key, unit: Sequence[Pod]) -> None:
+        answer, violations = plan_gang(self._world, unit)
+        for violation in violations:
+            self._metrics.violations.inc()
+            log.warning("a gang's berth was not used: %s", violation.rule, extra={"where": violation.node})
+        if not isinstance(answer, Refusal):
+            self._metrics.gangs.labels("seated").inc()
+            berths = {placement.pod_uid: placement.berth for placement in answer}
+            self._seat([(pod, berths[pod.uid]) for pod in unit])
+            return
+        self._metrics.gangs.labels("without-room").inc()
+        self._world.together.without_room.add(key)
+        if not answer.is_proven:
+            self._world.together.rest(key, self._clock.monotonic_s() + _UNPROVEN_PAUSE_S)
+        for unplaced in answer.unplaced:
+            self._world.wait(unplaced)
+
+    def _leave_out(self, key: Key, unit: Sequence[Pod], reason: Reason, detail: str) -> None:
+        self._world.together.rest(key, self._clock.monotonic_s() + _FAULT_PAUSE_S)
+        self._world.together.due.add(key)
+        for pod in unit:
+            self._world.wait(Unplaced(pod_uid=pod.uid, reason=reason, detail=detail))
+
+    def preempt(self) -> None:
+        """Look for seats for a few of those who wait and are more important than others who have theirs."""
+        world, now_s = self._world, self._clock.monotonic_s()
+        if not self._preempts or not self._budgets.is_known:
+            return
+        looked = 0
+        for unit in preemptors(world, now_s):
+            if looked == _UNITS_PER_LOOK or not has_lesser_tenants(world, min(pod.priority for pod in unit)):
+                return
+            looked += 1
+            world.refresh()
+            proposal = seat_by_preemption(world, unit, self._budgets.of, now_s, may_break=self._may_break)
+            if proposal is None:
+                key = key_of(unit[0]) if len(unit) > 1 else None
+                what = unit[0].uid if key is None else ("preempt", key)
+                world.together.rest(what, now_s + _NOBODY_TO_GO_PAUSE_S)
+                continue
+            self._metrics.preemptions.labels("seated").inc()
+            log.info("%s: %d others are to go for it", unit[0].key, len(proposal.victims))
+            self._seat(proposal.seats)
+
+    def settle(self) -> None:
+        """Do whatever is next for every seat that is kept."""
+        world, now_s = self._world, self._clock.monotonic_s()
+        if not world.together.seated:
+            return
+        found = seat_standings(world, self._budgets.of, now_s, may_break=self._may_break)
+        for step in list(world.together.steps(found, world.away, now_s)):
+            match step.step:
+                case Step.PIN:
+                    for pod in step.pods:
+                        if pod.seat is not None:
+                            world.depart(pod, pod.seat)
+                            self._start(self._carrier.carry(pod, pod.seat))
+                case Step.GIVE_UP:
+                    self._give_up(step)
+                case Step.EVICT if self._preempts and self._budgets.is_known:
+                    for victim, preemptor in step.victims:
+                        world.together.asked(victim.uid, now_s)
+                        self._start(self._evict(victim, preemptor))
+                case _:
+                    pass
+
+    # -- seats -------------------------------------------------------------------------------------------------
+
+    def _seat(self, seats: Sequence[tuple[Pod, Berth]]) -> None:
+        for pod, berth in seats:
+            self._world.keep_seat(pod, berth)
+        self._start(self._write_seats(seats))
+
+    async def _write_seats(self, seats: Sequence[tuple[Pod, Berth]]) -> None:
+        """Write the seats of a unit down; where one cannot be, take back the others: no partial hold."""
+        written = await asyncio.gather(*(self._write_seat(pod, berth) for pod, berth in seats))
+        if all(written):
+            for pod, berth in seats:
+                self._world.seat_written(pod.uid, berth)
+            self._wake()
+            return
+        self._metrics.seats_given_up.inc()
+        key = key_of(seats[0][0])
+        if key is not None:
+            self._world.together.rest(key, self._clock.monotonic_s() + FIRST_PAUSE_S)
+        for (pod, berth), is_written in zip(seats, written, strict=True):
+            if is_written:
+                self._world.seat_written(pod.uid, berth)
+            else:
+                self._world.again(pod.uid)
+        self._wake()  # `settle` takes the seats of a torn gang back
+
+    async def _write_seat(self, pod: Pod, berth: Berth) -> bool:
+        """Write one seat; return whether the API has it now, once that is known."""
+        outcome, detail = await self._guarded(self._writer.seat(pod, berth), pod)
+        if outcome is Outcome.DONE:
+            return True
+        log.info("the seat of %s was not written: %s (%s)", pod.key, outcome.value, detail)
+        fresh = await self._read(pod) if outcome is not Outcome.GONE else None
+        if fresh is None:
+            return False
+        if fresh.uid in self._world.pods:
+            self._world.pods[fresh.uid] = fresh
+        return fresh.seat == berth
+
+    async def _read(self, pod: Pod) -> Pod | None:
+        tries = 0
+        while True:
+            found, fresh = await self._writer.read(pod)
+            if found is not Outcome.FAILED:
+                return fresh
+            tries += 1
+            await self._clock.sleep(backoff_s(FIRST_PAUSE_S, tries))
+
+    def _give_up(self, step: GroupStep) -> None:
+        self._metrics.seats_given_up.inc()
+        log.info("seats of %s and %d others are given up: %s", step.pods[0].key, len(step.pods) - 1, step.detail)
+        for pod in step.pods:
+            if pod.seat is not None:
+                self._world.keep_seat(pod, pod.seat)
+                self._start(self._take_back(pod))
+
+    async def _take_back(self, pod: Pod) -> None:
+        tries = 0
+        while True:
+            outcome, detail = await self._guarded(self._writer.unseat(pod), pod)
+            if outcome is Outcome.DONE:
+                break
+            fresh = await self._read(pod)
+            if fresh is None or fresh.seat is None:
+                break
+            pod, tries = fresh, tries + 1
+            log.info("the seat of %s was not taken back: %s (%s)", pod.key, outcome.value, detail)
+            await self._clock.sleep(backoff_s(FIRST_PAUSE_S, tries))
+        self._world.ledger.forget(pod.uid)
+        self._world.seat_written(pod.uid, None)
+        self._wake()
+
+    async def _guarded(self, call: Awaitable[tuple[Outcome, str]], pod: Pod) -> tuple[Outcome, str]:
+        try:
+            return await call
+        except Exception as error:
+            # Broad on purpose: the pod must come back, whatever went wrong.
+            self._metrics.faults.labels("write").inc()
+            log.exception("writing the seat of %s failed", pod.key)
+            return Outcome.FAILED, str(error)
+
+    # -- who goes ----------------------------------------------------------------------------------------------
+
+    async def _evict(self, victim: Pod, preemptor: Pod) -> None:
+        """Ask a pod to go for another that has its seat; past its budget only where that is allowed."""
+        seat = preemptor.seat
+        where = f"on {seat.node}" if seat is not None else ""
+        note = f"makes room for {preemptor.key} of priority {preemptor.priority} {where}"
+        outcome, detail = await self._guarded(self._writer.evict(victim), victim)
+        if outcome is Outcome.REFUSED and self._may_break:
+            at = datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            outcome, detail = await self._guarded(self._writer.disrupt(victim, message=note, at=at), victim)
+        self._metrics.evictions.labels(outcome.value).inc()
+        now_s = self._clock.monotonic_s()
+        if outcome in (Outcome.DONE, Outcome.GONE):
+            self._world.together.goes(victim.uid, now_s)
+            if outcome is Outcome.DONE:
+                await self._recorder.record(victim, reason="Preempted", note=note, is_warning=True)
+                text = f"{victim.key} of priority {victim.priority} goes for it {where}"
+                await self._recorder.record(preemptor, reason="Preempting", note=text, is_warning=False)
+        elif outcome is Outcome.REFUSED:
+            self._world.together.refused(victim.uid, now_s)
+            log.info("%s does not go for %s: %s", victim.key, preemptor.key, detail)
+        self._wake()
