@@ -11,11 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
+from binpack.check_company import Register, Trial
 from binpack.check_instances import can_begin
 from binpack.state import DeviceState, NodeState
 from fleet.berths import split_partition
 from fleet.constraints import NodeConstraints, Requirement, Taint, Toleration
 from fleet.device import AskKind, DeviceAsk
+from fleet.node import Node
 from fleet.plan import Plan, Violation
 from fleet.pod import Berth, Pod
 
@@ -57,7 +59,12 @@ class Rule(StrEnum):
 
 
 def check(
-    states: Mapping[str, NodeState], pods: Sequence[Pod], plan: Plan, *, together: Iterable[Collection[str]] = ()
+    states: Mapping[str, NodeState],
+    pods: Sequence[Pod],
+    plan: Plan,
+    *,
+    together: Iterable[Collection[str]] = (),
+    register: Register | None = None,
 ) -> tuple[Violation, ...]:
     """Return every hard rule that `plan` breaks against these states; empty = it may be carried out.
 
@@ -69,10 +76,12 @@ def check(
         pods: The batch.
         plan: To be judged.
         together: Uids of pods that must all be placed or none of them.
+        register: Who is where in the whole cluster, for rules between pods; None = those are not judged.
     """
     violations = _membership(pods, plan) + _torn(plan, together)
     by_uid = {pod.uid: pod for pod in pods}
     books: dict[str, _Books] = {}
+    trial = None if register is None else Trial(register, lambda wish, node: _unlike(wish, node) is None)
     for placement in plan.placements:
         pod = by_uid.get(placement.pod_uid)
         if pod is None:
@@ -84,7 +93,17 @@ def check(
                 violations.append(Violation(pod_uid=pod.uid, node=berth.node, rule=Rule.NODE_UNKNOWN))
                 continue
             books[berth.node] = _Books(state)
-        violations += books[berth.node].book(pod, berth)
+        against = () if trial is None else tuple(trial.objections(pod, berth.node))
+        if against:
+            violations += [
+                Violation(pod_uid=pod.uid, node=berth.node, rule=rule, wanted=wanted, free=free)
+                for rule, wanted, free in against
+            ]
+            continue
+        wrong = books[berth.node].book(pod, berth)
+        violations += wrong
+        if trial is not None and not wrong:
+            trial.book(pod, berth.node)
     return tuple(violations)
 
 
@@ -331,6 +350,18 @@ def _is_wanted(ask: DeviceAsk, model: str) -> bool:
 def _excluded(wish: NodeConstraints, state: NodeState) -> Rule | None:
     """Judge selector, required node affinity and taints as kube-scheduler's filters do."""
     node = state.node
+    unlike = _unlike(wish, node)
+    if unlike is not None:
+        return unlike
+    taints = [*node.taints, _CORDON] if node.is_cordoned else list(node.taints)
+    for taint in taints:
+        if taint.effect != _NEVER_EXCLUDES and not any(_covers(wished, taint) for wished in wish.tolerations):
+            return Rule.TAINT
+    return None
+
+
+def _unlike(wish: NodeConstraints, node: Node) -> Rule | None:
+    """Judge selector and required node affinity."""
     for key, value in wish.node_selector:
         if node.labels.get(key) != value:
             return Rule.SELECTOR
@@ -343,10 +374,6 @@ def _excluded(wish: NodeConstraints, state: NodeState) -> Rule | None:
                 break
         else:
             return Rule.AFFINITY
-    taints = [*node.taints, _CORDON] if node.is_cordoned else list(node.taints)
-    for taint in taints:
-        if taint.effect != _NEVER_EXCLUDES and not any(_covers(wished, taint) for wished in wish.tolerations):
-            return Rule.TAINT
     return None
 
 

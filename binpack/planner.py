@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from binpack.booking import what_if
 from binpack.check import check
+from binpack.check_company import Register
 from binpack.company import COMPANY_REASONS
 from binpack.demand import hardest_first, price_left_out
 from binpack.improvement import improve, question_of
@@ -53,7 +54,11 @@ def plan_batch(
         from binpack.solver.solve import solve  # OR-Tools is loaded by those alone who solve in their own process
 
         plans.insert(0, filled(index, pods, improve(plans[0], pods, question, solve(question, budget))))
-    return verified(plans, pods, states).plan if states is not None else plans[0]
+    if states is None:
+        return plans[0]
+    # Rules between pods are judged against everybody: worth the count only where a pod of the batch has part in them.
+    has_company = any(index.company.is_involved(pod) for pod in pods)
+    return verified(plans, pods, states, Register(states.values()) if has_company else None).plan
 
 
 def draft(index: Index, pods: Sequence[Pod]) -> Plan:
@@ -133,24 +138,27 @@ def filled(index: Index, pods: Sequence[Pod], plan: Plan) -> Plan:
     )
 
 
-def verified(plans: Sequence[Plan], pods: Sequence[Pod], states: Mapping[str, NodeState]) -> Verified:
+def verified(
+    plans: Sequence[Plan], pods: Sequence[Pod], states: Mapping[str, NodeState], register: Register | None = None
+) -> Verified:
     """Return the first plan that breaks no rule against `states`; if none, the last one without what breaks them.
 
     Args:
         plans: The best first; the last is the one to cut down.
         pods: The batch.
         states: What is free now, at least on every node that the plans name.
+        register: Who is where in the whole cluster; None = rules between pods are not judged.
     """
     found: list[Violation] = []
     for plan in plans:
-        violations = check(states, pods, plan)
+        violations = check(states, pods, plan, register=register)
         if not violations:
             return Verified(plan=plan, violations=tuple(found))
         found += violations
-    plan, violations = plans[-1], check(states, pods, plans[-1])
+    plan, violations = plans[-1], check(states, pods, plans[-1], register=register)
     while violations:
         plan = _without(plan, pods, violations)
-        violations = check(states, pods, plan)
+        violations = check(states, pods, plan, register=register)
     return Verified(plan=plan, violations=tuple(found))
 
 

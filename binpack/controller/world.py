@@ -97,7 +97,8 @@ class World:
 
     def pod_seen(self, pod: Pod) -> None:
         """Sort a new or changed pod into its place."""
-        uid, pod = pod.uid, self.together.seen(pod)
+        uid, pod = pod.uid, self.ledger.as_written(pod)
+        self.together.seen(pod)
         self.berthed.seen(pod)
         if handling(pod) is Handling.NONE:
             if self._past is not None and pod.node_name and pod.scheduler_name == labels.SCHEDULER_NAME:
@@ -223,7 +224,8 @@ class World:
         if pod is None:
             return
         self.away.pop(uid, None)
-        pod = self.pods[uid] = self.together.wrote(replace(pod, seat=seat, has_annotations=True), seat)
+        pod = self.pods[uid] = self.ledger.wrote_seat(pod, seat)
+        self.together.seen(pod)
         self._sort(pod, None)
 
     def _forget_unbound(self, uid: str) -> None:

@@ -1,0 +1,114 @@
+"""Rules between pods: the index, `fit` and the verifier, which counts on its own, say the same of every node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binpack import fit
+from binpack.check import check
+from binpack.check_company import Register
+from binpack.company import COMPANY_REASONS
+from binpack.index import Index
+from binpack.planner import draft
+from binpack.state import NodeState
+from fleet.plan import Placement, Plan, Unplaced
+from fleet.pod import Berth, Pod
+from tests.support.company import TEAMS, a_world, newcomers
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def known(states: Sequence[NodeState]) -> tuple[Index, Register]:
+    index, register = Index(states), Register(states)
+    for name, labels in TEAMS.items():
+        index.company.set_namespace(name, labels)
+        register.set_namespace(name, labels)
+    return index, register
+
+
+def is_lawful(register: Register, states: Sequence[NodeState], placed: Sequence[tuple[Pod, str]]) -> bool:
+    plan = Plan(placements=tuple(Placement(pod_uid=pod.uid, berth=Berth(node=node)) for pod, node in placed))
+    by_name = {state.node.name: state for state in states}
+    return not check(by_name, [pod for pod, _ in placed], plan, register=register)
+
+
+@settings(max_examples=600, deadline=None)
+@given(seed=SEEDS)
+def test_the_index_offers_exactly_the_nodes_that_the_verifier_allows(seed: int) -> None:
+    rng = Random(seed)
+    states, pods = a_world(rng), newcomers(rng)
+    index, register = known(states)
+    placed: list[tuple[Pod, str]] = []
+    for pod in pods:
+        offered = {option.berth.node for option in index.options(pod, len(states))}
+        allowed = {
+            state.node.name for state in states if is_lawful(register, states, [*placed, (pod, state.node.name)])
+        }
+        assert offered == allowed
+        answer = index.place(pod)
+        if isinstance(answer, Unplaced):
+            roomy = [s for s in states if fit.mismatch(pod, s.node) is None and has_room(s, pod, placed)]
+            assert (answer.reason in COMPANY_REASONS) == bool(roomy)
+            assert not roomy or answer.detail
+            continue
+        index.take(pod, answer.berth)
+        placed.append((pod, answer.berth.node))
+
+
+def has_room(state: NodeState, pod: Pod, placed: Sequence[tuple[Pod, str]]) -> bool:
+    used = sum(other.requests.milli_cpu for other, node in placed if node == state.node.name)
+    return state.free.milli_cpu - used >= pod.requests.milli_cpu
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=SEEDS)
+def test_what_is_taken_and_given_back_leaves_no_trace(seed: int) -> None:
+    rng = Random(seed)
+    states, pods = a_world(rng), newcomers(rng)
+    index, _ = known(states)
+    before = [index.place(pod) for pod in pods]
+    booked: list[tuple[Pod, Berth]] = []
+    for pod in pods:
+        answer = index.place(pod)
+        if isinstance(answer, Placement):
+            index.take(pod, answer.berth)
+            booked.append((pod, answer.berth))
+    for pod, berth in reversed(booked):
+        index.give_back(pod, berth)
+    assert [index.place(pod) for pod in pods] == before
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=SEEDS)
+def test_nodes_that_change_one_by_one_end_as_those_read_afresh(seed: int) -> None:
+    rng = Random(seed)
+    first, second, pods = a_world(rng), a_world(rng), newcomers(rng, 3)
+    index, _ = known(first)
+    for pod in pods:
+        index.place(pod)  # groups are made by the questions asked
+    for state in second:
+        index.set_node(state)
+    for state in first[len(second) :]:
+        index.remove_node(state.node.name)
+    afresh, _ = known(second)
+    assert [index.place(pod) for pod in pods] == [afresh.place(pod) for pod in pods]
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=SEEDS)
+def test_a_drafted_batch_breaks_no_rule_and_leaves_nobody_out_who_still_fits(seed: int) -> None:
+    rng = Random(seed)
+    states, pods = a_world(rng), newcomers(rng)
+    index, register = known(states)
+    plan = draft(index, pods)
+    by_name = {state.node.name: state for state in states}
+    assert check(by_name, pods, plan, register=register) == ()
+    by_uid = {pod.uid: pod for pod in pods}
+    placed = [(by_uid[one.pod_uid], one.berth.node) for one in plan.placements]
+    for one in plan.unplaced:
+        for state in states:
+            assert not is_lawful(register, states, [*placed, (by_uid[one.pod_uid], state.node.name)])
