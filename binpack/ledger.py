@@ -49,6 +49,7 @@ class Ledger:
         self._nodes: dict[str, Node] = {}
         self._booked: dict[str, Holding] = {}
         self._assumed: dict[str, _Assumption] = {}
+        self._written: dict[str, Berth | None] = {}
         self._on: dict[str, dict[str, Holding]] = {}
         self._uid_of: dict[str, str] = {}
         self._accounts: dict[str, Account] = {}
@@ -70,6 +71,31 @@ class Ledger:
 
     def set_pod(self, pod: Pod) -> None:
         """Take a new or changed pod; another uid under the same name means that the earlier pod is gone."""
+        if pod.uid in self._written and (pod.seat == self._written[pod.uid] or not pod.gates):
+            del self._written[pod.uid]
+        self._take_pod(self.as_written(pod))
+
+    def as_written(self, pod: Pod) -> Pod:
+        """Return a pod with the seat that it has by what was written last.
+
+        Only the planner writes seats, so an event that does not show the last one is older than it.
+        """
+        if pod.uid not in self._written or not pod.gates:
+            return pod
+        return replace(pod, seat=self._written[pod.uid], has_annotations=True)
+
+    def wrote_seat(self, pod: Pod, seat: Berth | None) -> Pod:
+        """Count a seat that the API has taken, or taken back (None), as if it showed it; return the pod as it is then.
+
+        Whatever was assumed for the pod is dropped.
+        """
+        self._written[pod.uid] = seat
+        self._assumed.pop(pod.uid, None)
+        pod = self.as_written(pod)
+        self._take_pod(pod)
+        return pod
+
+    def _take_pod(self, pod: Pod) -> None:
         self._replace_earlier(pod)
         assumption = self._assumed.get(pod.uid)
         if assumption is not None:
@@ -83,6 +109,7 @@ class Ledger:
     def remove_pod(self, uid: str) -> None:
         """Drop a pod whose object is gone."""
         self._assumed.pop(uid, None)
+        self._written.pop(uid, None)
         self._book(uid, None)
         self._keep(self._seats.gone(uid))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from binpack.gangs.roll import Call, Key, Roll, Standing, key_of
 from binpack.preemption.seats import Seating, SeatStanding
 from binpack.preemption.tenants import Tenants
 from fleet import labels
-from fleet.pod import Berth, Pod
+from fleet.pod import Pod
 
 _GOING_S = 30.0  # how long the watch may take to show that a pod was made to go
 _REFUSED_PAUSE_S = 5.0
@@ -60,7 +60,6 @@ class Together:
         self.due: set[Key] = set()
         self.without_room: set[Key] = set()
         self._seated: dict[str, Pod] = {}
-        self._written: dict[str, Berth | None] = {}
         self._going_until_s: dict[str, float] = {}
         self._refused_since_s: dict[str, float] = {}
         self._ask_again_s: dict[str, float] = {}
@@ -68,9 +67,8 @@ class Together:
 
     # -- watch events ------------------------------------------------------------------------------------------
 
-    def seen(self, pod: Pod) -> Pod:
-        """Take a new or changed pod; return it with the seat that it has by what was written last."""
-        pod = self._as_written(pod)
+    def seen(self, pod: Pod) -> None:
+        """Take a new or changed pod, with the seat that it has by what was written last."""
         self.tenants.seen(pod)
         key = self.roll.seen(pod)
         if key is not None:
@@ -81,7 +79,6 @@ class Together:
             self._seated.pop(pod.uid, None)
         if pod.is_terminating:
             self._forget_victim(pod.uid)
-        return pod
 
     def gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
@@ -90,24 +87,8 @@ class Together:
         if key is not None:
             self.called.add(key)
         self._seated.pop(uid, None)
-        self._written.pop(uid, None)
         self._rest_until_s.pop(uid, None)
         self._forget_victim(uid)
-
-    def _as_written(self, pod: Pod) -> Pod:
-        """Only the planner writes seats, so an event that does not show the last one is older than it."""
-        if pod.uid not in self._written:
-            return pod
-        seat = self._written[pod.uid]
-        if pod.seat == seat or not pod.gates:
-            del self._written[pod.uid]
-            return pod
-        return replace(pod, seat=seat, has_annotations=True)
-
-    def wrote(self, pod: Pod, seat: Berth | None) -> Pod:
-        """Note that the API has taken a seat (None = its removal); return the pod as it is then."""
-        self._written[pod.uid] = seat
-        return self.seen(pod)
 
     # -- gangs -------------------------------------------------------------------------------------------------
 

@@ -235,7 +235,6 @@ class Usher:
             pod, tries = fresh, tries + 1
             log.info("the seat of %s was not taken back: %s (%s)", pod.key, outcome.value, detail)
             await self._clock.sleep(backoff_s(FIRST_PAUSE_S, tries))
-        self._world.ledger.forget(pod.uid)
         self._world.seat_written(pod.uid, None)
         self._wake()
 

@@ -148,6 +148,11 @@ def a_pod(
     unmodelled: tuple[str, ...] = (),
     problems: tuple[str, ...] = (),
     record_problem: str = "",
+    gang: str = "",
+    gang_size: int = 0,
+    seat: Berth | None = None,
+    never_preempts: bool = False,
+    pod_labels: Mapping[str, str] | None = None,
 ) -> Pod:
     """Return a pod; without node, pin and candidates it waits behind our gate."""
     amounts = dict(extended or {})
@@ -190,6 +195,11 @@ def a_pod(
         unmodelled=unmodelled,
         problems=(*problems, record_problem) if record_problem else problems,
         record_problem=record_problem,
+        gang=gang,
+        gang_size=gang_size,
+        seat=seat,
+        never_preempts=never_preempts,
+        labels=dict(pod_labels or {}),
     )
 
 

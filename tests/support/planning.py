@@ -13,6 +13,7 @@ from typing import Any, cast
 from prometheus_client import CollectorRegistry
 
 from binpack.config import PlannerSettings
+from binpack.controller.budget_feed import Budgets
 from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.repair import Repair
@@ -113,6 +114,18 @@ class FakeWriter:
     async def steer(self, pod: Pod, candidates: Sequence[Berth], aid: Aid = NO_AID) -> tuple[Outcome, str]:
         self._note_aid("steer", pod, aid)
         return await self._write("steer", pod, tuple(candidates), {"candidates": tuple(candidates)})
+
+    async def seat(self, pod: Pod, berth: Berth) -> tuple[Outcome, str]:
+        return await self._call("seat", pod, berth, {"seat": berth, "has_annotations": True})
+
+    async def unseat(self, pod: Pod) -> tuple[Outcome, str]:
+        return await self._call("unseat", pod, None, {"seat": None})
+
+    async def evict(self, pod: Pod) -> tuple[Outcome, str]:
+        return await self._call("evict", pod, None, {"is_terminating": True})
+
+    async def disrupt(self, pod: Pod, *, message: str, at: str) -> tuple[Outcome, str]:
+        return await self._call("disrupt", pod, message, {"is_terminating": True})
 
     async def ungate(self, pod: Pod) -> tuple[Outcome, str]:
         return await self._write("ungate", pod, None, {})
@@ -281,6 +294,7 @@ async def running(
     writer: FakeWriter | None = None,
     api: Nodes | None = None,
     yard: Yard | None = None,
+    budgets: Budgets | None = None,
 ) -> AsyncIterator[Bridge]:
     """Run turns over a world with these nodes; planners that share writer's pods and `api` live in one cluster."""
     clock = ManualClock()
@@ -298,7 +312,9 @@ async def running(
         for node in nodes:
             api.show(node)
     claims = Claims(Claimer(cast(Any, api), lambda: str(next(_TOKENS))))
-    turns = Turns(world, writer, recorder, noted, clock, settings, PlannerMetrics(registry), claims)
+    budgets = budgets or Budgets()
+    budgets.is_known = True
+    turns = Turns(world, writer, recorder, noted, clock, settings, PlannerMetrics(registry), claims, budgets=budgets)
     bridge = Bridge(clock, world, writer, recorder, turns, registry, api, plans)
     task = asyncio.ensure_future(turns.run())
     try:
