@@ -11,7 +11,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -128,6 +128,7 @@ class _Card:
     mib: int = 0
     holders: int = 0
     is_whole: bool = False
+    instances: list[str] = field(default_factory=list)
 
 
 def _recount_node(node: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> tuple[int, list[str]]:
@@ -143,14 +144,18 @@ def _recount_node(node: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> tup
         sums["pods"] += 1
         devices = _devices(pod, name)
         ask = _ask(pod, request)
-        gpu_milli += 1000 * ask.counted + ask.devices * ask.milli
-        if len(set(devices)) != ask.devices or len(devices) != ask.devices:
+        gpu_milli += 1000 * ask.counted + sum(_milli_of(name_of_part, ask) for name_of_part in devices)
+        if len(set(devices)) != len(devices) or len(devices) not in _counts(pod, ask):
             title = f"pod {pod['metadata'].get('namespace')}/{pod['metadata']['name']} on node {name}"
             faults.append(f"{title} asks for {ask.devices} devices and its record names {devices}")
             continue
-        for device in devices:
+        for name_of_part in devices:
+            device, instance = _split(name_of_part)
             card = cards[device]
             card.holders += 1
+            if instance:
+                card.instances.append(instance)
+                continue
             card.is_whole |= ask.is_whole
             card.milli += ask.milli
             card.mib += ask.mib
@@ -166,6 +171,9 @@ def _card_faults(node: Mapping[str, Any], cards: Mapping[str, _Card]) -> list[st
         title = f"device {name}/{device}"
         if card.milli > 1000:
             faults.append(f"{title} is given {card.milli} of 1000 milli-GPU")
+        starts = [instance.rpartition("@")[2] for instance in card.instances]
+        if len(set(starts)) != len(starts) or len(starts) not in (0, card.holders):
+            faults.append(f"{title} has {card.holders} holders and gives the MIG instances {sorted(card.instances)}")
         if card.is_whole and card.holders > 1:
             faults.append(f"{title} is given whole and has {card.holders} holders")
         if card_mib and card.mib > card_mib:
@@ -182,6 +190,27 @@ def _sum_faults(node: Mapping[str, Any], sums: Mapping[str, Decimal]) -> list[st
         for key in ("cpu", "memory", "pods", "nvidia.com/gpu")
         if sums.get(key, Decimal(0)) > allocatable.get(key, Decimal(0))
     ]
+
+
+def _counts(pod: Mapping[str, Any], ask: _Ask) -> set[int]:
+    """Return how many devices the record may name: what the spec says, or a smaller count of an acceptable model."""
+    models = str((pod["metadata"].get("annotations") or {}).get("berthmaster.dev/gpu-models", ""))
+    named = re.findall(r"=\s*([0-9]+)", models) if ask.is_whole else []
+    return {ask.devices, *(int(count) for count in named if int(count) < ask.devices)}
+
+
+def _milli_of(name: str, ask: _Ask) -> int:
+    """Return what of its device a recorded name stands for; of an instance, its sevenths of the compute."""
+    instance = _split(name)[1]
+    return 1000 * int(instance.partition("g")[0]) // 7 if instance else ask.milli
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return a recorded name's device, and profile and start where a MIG instance is meant."""
+    if "@" not in name:
+        return name, ""
+    device, _, instance = name.rpartition(":")
+    return device, instance
 
 
 def _devices(pod: Mapping[str, Any], node: str) -> list[str]:

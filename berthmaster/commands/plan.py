@@ -9,10 +9,12 @@ import click
 from rich.markup import escape
 from rich.table import Column, Table
 
+from berthmaster import proposal_words
 from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.view import View, watched
 from binpack.controller.triage import Handling, handling
 from binpack.controller.wording import sentence
+from binpack.mig.proposals import Proposal, proposals
 from binpack.planner import plan_batch
 from binpack.solver.instance import Budget
 from fleet.clock import SystemClock
@@ -32,18 +34,25 @@ def command(
     """Plan the pods that are gated now, and print the plan without writing anything."""
     if not dry_run:
         raise click.UsageError("only --dry-run is offered: writing is the planner's, so that devices have one writer")
-    pods, plan = run(_plan(solve_s, most, kubeconfig, context))
+    pods, plan, cuts = run(_plan(solve_s, most, kubeconfig, context))
     if as_json:
-        click.echo(json.dumps(_document(pods, plan), indent=2))
+        document = _document(pods, plan) | {"proposals": [proposal_words.as_json(cut) for cut in cuts]}
+        click.echo(json.dumps(document, indent=2))
     else:
         _print(pods, plan)
+        for line in (line for cut in cuts for line in proposal_words.lines(cut)):
+            output().print(escape(line), soft_wrap=True)
 
 
-async def _plan(solve_s: float, most: int, kubeconfig: str | None, context: str | None) -> tuple[dict[str, Pod], Plan]:
+async def _plan(
+    solve_s: float, most: int, kubeconfig: str | None, context: str | None
+) -> tuple[dict[str, Pod], Plan, tuple[Proposal, ...]]:
+    """Return the batch, its plan, and how cards could be cut for those of it that wait for a MIG instance."""
     async with watched(connect(kubeconfig, context), SystemClock()) as view:
         batch = _gated(view)[:most]
         plan = plan_batch(view.index, batch, Budget(deterministic_s=solve_s, wall_s=60.0) if solve_s > 0 else None)
-        return {pod.uid: pod for pod in batch}, plan
+        pods = {pod.uid: pod for pod in batch}
+        return pods, plan, proposals(view.states, [pods[unplaced.pod_uid] for unplaced in plan.unplaced])
 
 
 def _gated(view: View) -> list[Pod]:

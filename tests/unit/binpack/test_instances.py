@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from fleet.plan import Placement, Plan, Reason, Unplaced
 from fleet.pod import Berth, Pod
 from tests.support.builders import a_node, a_pod, a_state
 
-H100 = {"model": "NVIDIA-H100-80GB-HBM3", "memory_mib": 81559}
+H100: dict[str, Any] = {"model": "NVIDIA-H100-80GB-HBM3", "memory_mib": 81559}
 HALVES = (Partition("3g.40gb", 0), Partition("3g.40gb", 4))
 
 
