@@ -17,6 +17,7 @@ from binpack.index.contention import contention
 from binpack.index.device_value import frozen_value_table
 from binpack.index.eligibility import Eligibility
 from binpack.index.excerpt import Excerpt, nearest
+from binpack.index.kept import Kept
 from binpack.index.miss import Misses
 from binpack.index.mix import Lessons, Mix, default_mix, shape_of
 from binpack.index.potential import Potential, Weights, grained
@@ -63,9 +64,18 @@ class Index:
         self._misses = Misses(self._arrays, self._eligibility)
         self._by_slot = CompanyBySlot()
         self._claims: ClaimsBySlot | None = None
+        self._kept: Kept | None = None
         for state in states:
             self.set_node(state)
         self._rebuild()
+
+    def keep_for(self, waiting: Iterable[tuple[Pod, int]]) -> None:
+        """Leave nodes to drain for these pods that wait for several whole devices; the last call counts.
+
+        Args:
+            waiting: One pod of each kind, and how many of it wait; others may be among them.
+        """
+        self._kept = Kept(self._arrays, self._eligibility, waiting)
 
     @property
     def company(self) -> Company:
@@ -246,6 +256,8 @@ class Index:
             self._claims.charge(pod, cost, arrays.slots)
         if arrays.leaving:
             cost[list(arrays.leaving)] += _LAST_RESORT_MILLI
+        if self._kept:
+            self._kept.charge(pod, cost)
         return cost
 
     def _unclaimed(self, pod: Pod) -> Unplaced | None:

@@ -15,7 +15,13 @@ class Allowance:
     """What is left of a budget while a plan is being made; `spend` and `refund` keep count."""
 
     def __init__(
-        self, budget: MoveBudget, past: Iterable[PastMove] = (), now_s: float = 0.0, emptied: Iterable[str] = ()
+        self,
+        budget: MoveBudget,
+        past: Iterable[PastMove] = (),
+        now_s: float = 0.0,
+        *,
+        emptied: Iterable[str] = (),
+        closed: Iterable[str] = (),
     ) -> None:
         """Count what was started within the last hour, and what is not over however old it is.
 
@@ -24,9 +30,11 @@ class Allowance:
             past: Moves started before.
             now_s: The present, on the clock of `past`.
             emptied: Nodes that any number of pods may leave.
+            closed: Further nodes that no pod may be moved to.
         """
         self._budget = budget
         self._emptied = frozenset(emptied)
+        self._closed = tuple(closed)
         self.pods = budget.pods_per_hour
         self._services = Counter[str]()
         self._nodes = Counter[str]()
@@ -42,7 +50,7 @@ class Allowance:
     def closed(self) -> list[str]:
         """Return the nodes that no further pod may be moved to."""
         full = (node for node, n in self._nodes.items() if n >= self._budget.per_node and node not in self._emptied)
-        return [*self._emptied, *full]
+        return [*self._closed, *full]
 
     def spend(self, movable: Movable, target: str) -> None:
         """Count a move as started."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,9 +11,10 @@ import numpy as np
 from binpack.index import Index
 from binpack.index.arrays import Ints
 from binpack.repack.values import Movable
+from fleet.berths import split_partition
 from fleet.constraints import NodeConstraints
 from fleet.device import AskKind, DeviceAsk
-from fleet.pod import Berth, Pod
+from fleet.pod import Pod
 from fleet.resources import Resources
 
 COUNTED: Final = -1  # device position of a pod whose node keeps a mere count, and of one without devices
@@ -102,10 +103,6 @@ class Occupants:
         if len(self.members) > 2 * len(self._row_of) + 64:
             self._compact()
 
-    def moved(self, uid: str, target: Berth) -> None:
-        """Note that a pod is somewhere else now."""
-        self.add(replace(self.movable(uid), berth=target))
-
     def movable(self, uid: str) -> Movable:
         """Return a pod by its uid.
 
@@ -133,7 +130,8 @@ class Occupants:
         if ask.kind is AskKind.CLASSIC:
             return [COUNTED] * ask.count
         ids = self._index.arrays.ids[slot]
-        return [ids.index(device) for device in movable.berth.devices]
+        names = (split_partition(device)[0] for device in movable.berth.devices)
+        return [ids.index(name) for name in names if name in ids]
 
     def _compact(self) -> None:
         movables = list(self)

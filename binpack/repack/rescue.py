@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from binpack.index import Index
 from binpack.repack.allowance import Allowance
@@ -60,5 +61,8 @@ class Rescue:
         trial.redo(room.steps)
         (placement,) = (step.placement for step in room.steps if isinstance(step, Seating))
         self.took(pod, placement.berth)
+        shifts = tuple(step for step in room.steps if isinstance(step, Shift))
+        for shift in shifts:
+            self._occupants.add(replace(shift.movable, berth=shift.target))
         self._hopeless.clear()
-        return placement, tuple(step for step in room.steps if isinstance(step, Shift))
+        return placement, shifts

@@ -84,10 +84,10 @@ class Trial:
         self.steps.append(Seating(pod=pod, placement=placement))
 
     def shift(self, movable: Movable, target: Berth) -> None:
-        """Move a pod."""
+        """Move a pod; it is not moved a second time."""
         self.index.take(movable.pod, target)
         self.index.give_back(movable.pod, movable.berth)
-        self.occupants.moved(movable.pod.uid, target)
+        self.occupants.remove(movable.pod.uid)
         self.allowance.spend(movable, target.node)
         self.steps.append(Shift(movable=movable, target=target))
 
@@ -101,7 +101,7 @@ class Trial:
                 movable = step.movable
                 self.index.take(movable.pod, movable.berth)
                 self.index.give_back(movable.pod, step.target)
-                self.occupants.moved(movable.pod.uid, movable.berth)
+                self.occupants.add(movable)
                 self.allowance.refund(movable, step.target.node)
         del self.steps[mark:]
         return undone

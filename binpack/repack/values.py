@@ -17,7 +17,6 @@ class MoveReason(Enum):
     GIVES_WAY = "GivesWay"  # another pod that moves takes what it held
     FREES_DEVICES = "FreesDevices"  # devices nobody else uses become whole
     EMPTIES_NODE = "EmptiesNode"  # its node is to be given up
-    LEAVES_LESS_WASTE = "LeavesLessWaste"  # what is free is worth more afterwards
 
 
 class Verdict(Enum):
@@ -27,7 +26,6 @@ class Verdict(Enum):
     PARTLY = "Partly"  # some of it, within the budget; never of a gang or of the emptying of one node
     NOT_NEEDED = "NotNeeded"  # reached without a move
     NO_BUDGET = "NoBudget"  # moves would help, but none may be made now
-    NOT_WORTH_IT = "NotWorthIt"  # moves would help, at more than they gain
     NOTHING_FOUND = "NothingFound"  # no way was found; that there is none is not proven
 
 
@@ -106,20 +104,22 @@ class MakeRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeDevices:
-    """Goal: so many devices more that nobody uses; of one of these models where any are named.
+    """Goal: devices that nobody uses, beside those that already are free.
 
     Attributes:
-        together: How many of them must be on one node: 1 = anywhere.
+        seats: For how many pods.
+        devices: Of each pod, all of them on one node; nothing is kept of CPU and memory.
+        models: Acceptable ones; empty = any.
     """
 
-    count: int
+    seats: int
+    devices: int = 1
     models: tuple[str, ...] = ()
-    together: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyNodes:
-    """Goal: nothing left on these nodes, as many of them as possible, the first ones first."""
+    """Goal: no movable pod left on these nodes, on as many of them as possible, the first ones first."""
 
     nodes: tuple[str, ...]
 
@@ -138,8 +138,8 @@ class MovePlan:
         placements: Waiting pods that fit after the moves.
         unplaced: Waiting pods that still do not, with the reason.
         freed_devices: Devices more that nobody uses once the moves are over, before any waiting pod takes its berth.
-        freed_nodes: Nodes that held pods before and hold none after.
-        objective: Cost of the answer, milli-GPU: by how much the potential rises, left out demand and moves priced in.
+        freed_nodes: Nodes of the goal that no movable pod is left on.
+        objective: Cost of the answer, milli-GPU: by how much the potential rises, and the price of the moves.
         bound: Proven lower limit of `objective` over the berths that were weighed; None where none was proven.
         solve_status: How the solver ended, NOT_ASKED where the index alone answered.
     """
