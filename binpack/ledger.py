@@ -100,8 +100,9 @@ class Ledger:
         assumption = self._assumed.get(pod.uid)
         if assumption is not None:
             if assumption.seen == _seen(pod):
-                berth = self._booked[pod.uid].berth
-                self._book(pod.uid, holding_at(pod, berth.node, berth.devices))
+                booked = self._booked[pod.uid]
+                renewed = holding_at(pod, booked.node, booked.devices)
+                self._book(pod.uid, replace(renewed, is_seat=booked.is_seat))
                 return
             del self._assumed[pod.uid]
         self._take(pod, _shown_holding(pod))

@@ -22,6 +22,8 @@ class Stays(StrEnum):
     OTHER_SCHEDULER = "OtherScheduler"  # another scheduler would choose the place of its successor
     UNMODELLED = "UnmodelledConstraint"  # nobody can prove that its successor fits elsewhere
     UNREADABLE = "Unreadable"
+    GANG = "Gang"  # the others of its gang would be left with one fewer
+    CLAIMS = "ResourceClaims"  # its devices are held by claims, and a second pod would need others
     NOT_RUNNING = "NotRunning"  # not bound yet, or on its way out
 
 
@@ -39,6 +41,10 @@ def stays(pod: Pod) -> Stays | None:
         return Stays.OWNER_KIND
     if pod.scheduler_name != labels.SCHEDULER_NAME:
         return Stays.OTHER_SCHEDULER
+    if pod.gang:
+        return Stays.GANG
+    if pod.has_claims:
+        return Stays.CLAIMS
     return Stays.UNMODELLED if pod.unmodelled else None
 
 

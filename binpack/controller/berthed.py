@@ -12,13 +12,21 @@ from fleet.pod import Pod
 class Berthed:
     """Bound and pinned pods by uid.
 
+    Attributes:
+        moving: Those that are being moved.
+        moved: Those that take the place of one, until its move is over.
+
     Args:
-        keeps_all: False = only pods that tolerate the taint of some warm pool, for only they can be on its nodes.
+        keeps_all: False = only pods that tolerate the taint of some warm pool, for only they can be on its nodes, and
+            those that are being moved.
     """
 
     def __init__(self, *, keeps_all: bool = False) -> None:
         self._keeps_all = keeps_all
         self._pods: dict[str, Pod] = {}
+        self._of_owner: dict[str, set[str]] = {}
+        self.moving: dict[str, Pod] = {}
+        self.moved: dict[str, Pod] = {}
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -28,14 +36,29 @@ class Berthed:
 
     def seen(self, pod: Pod) -> None:
         """Take a new or changed pod."""
-        if self._is_kept(pod):
-            self._pods[pod.uid] = pod
-        else:
-            self._pods.pop(pod.uid, None)
+        if not self._is_kept(pod):
+            self.gone(pod.uid)
+            return
+        self._pods[pod.uid] = pod
+        if pod.owner is not None:
+            self._of_owner.setdefault(pod.owner.uid, set()).add(pod.uid)
+        _note(self.moving, pod, is_in=pod.moving_to is not None)
+        _note(self.moved, pod, is_in=bool(pod.moved_from and pod.moving_by))
 
     def gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
-        self._pods.pop(uid, None)
+        pod = self._pods.pop(uid, None)
+        self.moving.pop(uid, None)
+        self.moved.pop(uid, None)
+        if pod is not None and pod.owner is not None:
+            others = self._of_owner[pod.owner.uid]
+            others.discard(uid)
+            if not others:
+                del self._of_owner[pod.owner.uid]
+
+    def of_owner(self, uid: str) -> tuple[Pod, ...]:
+        """Return the pods of one controller, by name."""
+        return tuple(sorted((self._pods[one] for one in self._of_owner.get(uid, ())), key=lambda pod: pod.name))
 
     def get(self, uid: str) -> Pod | None:
         """Return the pod, None where it has no berth or is none of those kept."""
@@ -44,4 +67,12 @@ class Berthed:
     def _is_kept(self, pod: Pod) -> bool:
         if not pod.is_live or is_agent(pod) or not (pod.node_name or (pod.pinned_node and not pod.gates)):
             return False
-        return self._keeps_all or any(t.key in ("", labels.POOL) for t in pod.constraints.tolerations)
+        is_moved = pod.moving_to is not None or bool(pod.moving_by)
+        return self._keeps_all or is_moved or any(t.key in ("", labels.POOL) for t in pod.constraints.tolerations)
+
+
+def _note(table: dict[str, Pod], pod: Pod, *, is_in: bool) -> None:
+    if is_in:
+        table[pod.uid] = pod
+    else:
+        table.pop(pod.uid, None)

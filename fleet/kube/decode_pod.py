@@ -89,6 +89,7 @@ def pod_from(obj: PodObject) -> Pod:
         keeps_still=bool(annotations) and _keeps_still(annotations or {}),
         images=_images(spec) if gates else (),
         has_drawn=bool(gates and annotations and labels.DRAW in annotations),
+        has_claims=bool(spec.resource_claims),
         resource_claims=_resource_claims(obj) if gates and spec.resource_claims else (),
         problems=(*problems, record_problem) if record_problem else problems,
         record_problem=record_problem,
