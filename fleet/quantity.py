@@ -100,8 +100,14 @@ def nano(text: str) -> int:
 
 
 def nano_text(amount: int) -> str:
-    """Return billionths as a quantity that reads back as the same amount."""
-    return str(amount // 10**9) if amount % 10**9 == 0 else f"{amount}n"
+    """Return billionths as a quantity that reads back as the same amount, with the largest binary suffix that fits."""
+    whole_units, rest = divmod(amount, 10**9)
+    if rest:
+        return f"{amount}n"
+    for power, suffix in ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if whole_units and whole_units % 2**power == 0:
+            return f"{whole_units >> power}{suffix}"
+    return str(whole_units)
 
 
 def milli_text(amount: int) -> str:

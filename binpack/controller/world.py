@@ -507,7 +507,8 @@ class World:
         if unplaced.reason not in CAPACITY:
             return unplaced
         for claim in self.desk.claims_of(pod) if pod.resource_claims else ():
-            if claim.allocation is not None and claim.reserved_for and all(map(self._is_idle, claim.reserved_for)):
+            others = [one for one in claim.reserved_for if one.uid != pod.uid]
+            if claim.allocation is not None and claim.reserved_for and all(map(self._is_idle, others)):
                 self._loose[claim.uid] = claim
         backed = self.desk.leaves_to_scheduler(pod)
         if not backed:
