@@ -100,7 +100,9 @@ def preemptors(world: World, now_s: float) -> Iterator[tuple[Pod, ...]]:
         record = world.waiting.get(uid)
         if record is None or record.reason not in CAPACITY or uid in world.away or uid in world.queue:
             continue
-        if not pod.never_preempts and not pod.resource_claims and not world.together.rests(uid, now_s):
+        if pod.never_preempts or pod.resource_claims:
+            continue
+        if not world.together.rests(("preempt", (pod.namespace, pod.gang)) if pod.gang else uid, now_s):
             units.append((-pod.priority, pod.created_at_s, uid, (pod,)))
     for key in world.together.without_room - world.together.due:
         unit = world.together.roll.standing(key).unit

@@ -171,6 +171,7 @@ class Together:
         victims = tuple((victim, one.pod) for one in standings for victim in one.victims)
         stubborn = next((v for v, _ in victims if self._is_stubborn(v.uid, now_s)), None)
         if stubborn is not None:
+            self._forget_victim(stubborn.uid)
             why = f"a disruption budget does not let {stubborn.key} go"
             return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why)
         if all(one.seating is Seating.FREE for one in standings):

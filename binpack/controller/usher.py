@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 _UNPROVEN_PAUSE_S = 5.0  # a search that was cut is costly, and little has changed a moment later
 _FAULT_PAUSE_S = 10.0
 _NOBODY_TO_GO_PAUSE_S = 10.0
+_SEAT_LOST_PAUSE_S = 60.0  # whoever kept it from its seat is likely to be asked again
 _UNITS_PER_LOOK = 2
 
 
@@ -137,9 +138,7 @@ class Usher:
             world.refresh()
             proposal = seat_by_preemption(world, unit, self._budgets.of, now_s, may_break=self._may_break)
             if proposal is None:
-                key = key_of(unit[0]) if len(unit) > 1 else None
-                what = unit[0].uid if key is None else ("preempt", key)
-                world.together.rest(what, now_s + _NOBODY_TO_GO_PAUSE_S)
+                world.together.rest(_as_preemptor(unit), now_s + _NOBODY_TO_GO_PAUSE_S)
                 continue
             self._metrics.preemptions.labels("seated").inc()
             log.info("%s: %d others are to go for it", unit[0].key, len(proposal.victims))
@@ -217,6 +216,7 @@ class Usher:
 
     def _give_up(self, step: GroupStep) -> None:
         self._metrics.seats_given_up.inc()
+        self._world.together.rest(_as_preemptor(step.pods), self._clock.monotonic_s() + _SEAT_LOST_PAUSE_S)
         log.info("seats of %s and %d others are given up: %s", step.pods[0].key, len(step.pods) - 1, step.detail)
         for pod in step.pods:
             if pod.seat is not None:
@@ -270,3 +270,8 @@ class Usher:
             self._world.together.refused(victim.uid, now_s)
             log.info("%s does not go for %s: %s", victim.key, preemptor.key, detail)
         self._wake()
+
+
+def _as_preemptor(unit: Sequence[Pod]) -> object:
+    """Return the name under which a unit rests from preemption."""
+    return unit[0].uid if not unit[0].gang else ("preempt", key_of(unit[0]))

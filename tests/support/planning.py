@@ -223,6 +223,7 @@ class Bridge:
     turns: Turns
     registry: CollectorRegistry
     nodes: Nodes
+    budgets: Budgets
     plans: list[tuple[str, ...]] = field(default_factory=list)
 
     def see(self, *pods: Pod) -> None:
@@ -315,7 +316,7 @@ async def running(
     budgets = budgets or Budgets()
     budgets.is_known = True
     turns = Turns(world, writer, recorder, noted, clock, settings, PlannerMetrics(registry), claims, budgets=budgets)
-    bridge = Bridge(clock, world, writer, recorder, turns, registry, api, plans)
+    bridge = Bridge(clock, world, writer, recorder, turns, registry, api, budgets, plans)
     task = asyncio.ensure_future(turns.run())
     try:
         yield bridge
