@@ -6,7 +6,7 @@ here), `improve`, `filled`, `verified`. At every step there is a complete plan t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from binpack.booking import what_if
@@ -61,13 +61,16 @@ def plan_batch(
     return verified(plans, pods, states, Register(states.values()) if has_company else None).plan
 
 
-def draft(index: Index, pods: Sequence[Pod]) -> Plan:
+def draft(index: Index, pods: Sequence[Pod], *, in_turn: bool = False) -> Plan:
     """Return the index's plan: pods one by one, the hardest first, each seeing the ones before it as booked.
 
-    The order of `pods` does not matter; the index is left as it was.
+    Args:
+        index: Left as it was.
+        pods: The batch; its order does not matter.
+        in_turn: The pods are placed in the order given instead: it says who is to have room that does not suffice.
     """
     with what_if(index) as booked:
-        unplaced = _place_all(index, sorted(pods, key=hardest_first), booked)
+        unplaced = _place_all(index, pods if in_turn else sorted(pods, key=hardest_first), booked)
         placements = tuple(placement for _, placement in booked)
     cost = sum(placement.score for placement in placements) + price_left_out(pods, unplaced)
     return Plan(placements=placements, unplaced=tuple(unplaced), objective=cost)
@@ -139,7 +142,11 @@ def filled(index: Index, pods: Sequence[Pod], plan: Plan) -> Plan:
 
 
 def verified(
-    plans: Sequence[Plan], pods: Sequence[Pod], states: Mapping[str, NodeState], register: Register | None = None
+    plans: Sequence[Plan],
+    pods: Sequence[Pod],
+    states: Mapping[str, NodeState],
+    register: Register | None = None,
+    also: Callable[[Plan, Sequence[Pod]], Sequence[Violation]] = lambda plan, pods: (),
 ) -> Verified:
     """Return the first plan that breaks no rule against `states`; if none, the last one without what breaks them.
 
@@ -148,17 +155,22 @@ def verified(
         pods: The batch.
         states: What is free now, at least on every node that the plans name.
         register: Who is where in the whole cluster; None = rules between pods are not judged.
+        also: Returns what breaks of further rules: those of resource claims.
     """
+
+    def judged(plan: Plan) -> tuple[Violation, ...]:
+        return (*check(states, pods, plan, register=register), *also(plan, pods))
+
     found: list[Violation] = []
     for plan in plans:
-        violations = check(states, pods, plan, register=register)
+        violations = judged(plan)
         if not violations:
             return Verified(plan=plan, violations=tuple(found))
         found += violations
-    plan, violations = plans[-1], check(states, pods, plans[-1], register=register)
+    plan, violations = plans[-1], judged(plans[-1])
     while violations:
         plan = _without(plan, pods, violations)
-        violations = check(states, pods, plan, register=register)
+        violations = judged(plan)
     return Verified(plan=plan, violations=tuple(found))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from binpack.config import PlannerSettings
 from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.shares import contended_order
 from binpack.controller.world import World
 from binpack.planner import draft, filled, improve, question_of, verified
 from binpack.solver.instance import Budget
@@ -43,11 +44,16 @@ class Decider:
         # Each pod teaches the demand mix once: those that wait were counted when they came.
         world.index.learn(pod for pod in batch if pod.uid not in world.waiting)
         plans = [draft(world.index, batch)]
-        improved = await self._improved(world, batch, plans[0])
+        in_turn = contended_order(world, batch) if plans[0].unplaced else None
+        if in_turn is not None:
+            # Who is left out is a matter of fairness now: the solver would seat as much demand as fits, whoever asks.
+            plans, improved = [draft(world.index, in_turn, in_turn=True)], None
+        else:
+            improved = await self._improved(world, batch, plans[0])
         if improved is not None:
             world.refresh()  # the cluster went on while the solver thought
             plans.insert(0, filled(world.index, batch, improved))
-        result = verified(plans, batch, _states(world, plans), world.register)
+        result = verified(plans, batch, _states(world, plans), world.register, world.desk.violations)
         for violation in result.violations:
             self._metrics.violations.inc()
             where = f"{violation.node}/{violation.device}" if violation.device else violation.node
@@ -56,7 +62,7 @@ class Decider:
             return result.plan
         # What did not hold may have room elsewhere, and nothing else would wake it up.
         plans = [filled(world.index, batch, result.plan), result.plan]
-        return verified(plans, batch, _states(world, plans), world.register).plan
+        return verified(plans, batch, _states(world, plans), world.register, world.desk.violations).plan
 
     async def _improved(self, world: World, batch: Sequence[Pod], plan: Plan) -> Plan | None:
         question = question_of(world.index, batch, plan) if self._budget is not None else None

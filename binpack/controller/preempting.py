@@ -7,6 +7,7 @@ from typing import Final
 
 from binpack.books import Holding
 from binpack.check import check
+from binpack.controller.shares import standing_of
 from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
 from binpack.gangs.place import Effort, Refusal, place
@@ -59,15 +60,17 @@ class WorldView:
 
 
 def gangs_due(world: World, now_s: float) -> list[Key]:
-    """Return the gangs to try now: the most urgent first, then those that wait longest."""
-    ranked: list[tuple[int, float, Key]] = []
+    """Return the gangs to try now: by priority, then by what their namespaces hold over their weights, then by age."""
+    ranked: list[tuple[int, float, float, Key]] = []
+    standing = standing_of(world) if world.weights and world.together.due else None
     for key in world.together.due:
         unit = world.together.roll.standing(key).unit
         # Seats that are kept already are taken back first, where they are not to be pinned.
         is_busy = any(pod.uid in world.away or pod.seat is not None for pod in unit)
         if unit and not is_busy and not world.together.rests(key, now_s):
-            ranked.append((-min(pod.priority for pod in unit), min(pod.created_at_s for pod in unit), key))
-    return [key for _, _, key in sorted(ranked)]
+            share = 0.0 if standing is None else standing.share(key[0])
+            ranked.append((-min(pod.priority for pod in unit), share, min(pod.created_at_s for pod in unit), key))
+    return [key for *_, key in sorted(ranked)]
 
 
 def plan_gang(world: World, unit: Sequence[Pod]) -> tuple[tuple[Placement, ...] | Refusal, tuple[Violation, ...]]:

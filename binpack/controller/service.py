@@ -20,6 +20,7 @@ from binpack.controller.claims import Claims
 from binpack.controller.deciding import Decider
 from binpack.controller.group_feed import watch_groups
 from binpack.controller.metrics import PlannerMetrics, WaitingCollector
+from binpack.controller.namespace_feed import watch_namespaces
 from binpack.controller.pool_feed import watch_pools
 from binpack.controller.spares import Spares
 from binpack.controller.turns import Turns
@@ -128,6 +129,8 @@ class Planner:
                 group.create_task(claim_feed.run())
                 group.create_task(watch_budgets(client, self._clock, budgets).run())
                 group.create_task(watch_groups(client, self._clock, world, turns.wake).run())
+                malformed = self.metrics.malformed.labels("namespace").inc
+                group.create_task(watch_namespaces(client, self._clock, world, malformed).run())
                 await feed.refresh()
                 # What was listed lives long and goes in no cycles: the collector need not walk it again.
                 gc.collect()

@@ -69,6 +69,7 @@ class World:
         self.index.use_company(self.company)
         self.yard.warm.use_company(self.company)
         self.together = Together()
+        self.weights: dict[str, float] = {}
         self.shop = RepairShop()
         self.pods: dict[str, Pod] = {}
         self._past: dict[str, Pod] | None = {}

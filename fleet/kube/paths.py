@@ -8,6 +8,7 @@ from fleet import labels
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 RESOURCE_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
