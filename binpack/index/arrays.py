@@ -219,11 +219,11 @@ class Arrays:
         """
         self._book(pod, berth, -1)
 
-    def known_classes(self) -> list[NodeClass]:
-        """Return the classes of the nodes there are."""
-        return [
-            self.classes[number] for number in np.unique(self.node_class[: self.count][self.live[: self.count] > 0])
-        ]
+    def known_classes(self) -> dict[NodeClass, int]:
+        """Return the classes of the nodes there are, with how many there are of each."""
+        numbers = self.node_class[: self.count][self.live[: self.count] > 0]
+        found, counts = np.unique(numbers, return_counts=True)
+        return {self.classes[number]: n for number, n in zip(found.tolist(), counts.tolist(), strict=True)}
 
     def extended(self, name: str) -> Ints:
         """Return the free amounts of one extended resource, (capacity,)."""

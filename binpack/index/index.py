@@ -22,6 +22,7 @@ from binpack.index.miss import Misses
 from binpack.index.mix import Lessons, Mix, default_mix, shape_of
 from binpack.index.potential import Potential, Weights, grained
 from binpack.index.reservation import Reservations
+from binpack.index.scarcity import cpu_demand_ratio, suited
 from binpack.index.scorer import Scorer
 from binpack.index.scores import PodClass, ScoreCache
 from binpack.index.unseen import with_unseen
@@ -58,7 +59,7 @@ class Index:
         """Index these nodes for this demand mix; None = the openb default mix until `learn` has seen enough."""
         self._arrays = Arrays()
         self._mix = default_mix() if mix is None else mix
-        self._weights = Weights() if weights is None else weights
+        self._weights = self._given_weights = Weights() if weights is None else weights
         self._lessons = Lessons()
         self._eligibility = Eligibility(self._arrays)
         self._misses = Misses(self._arrays, self._eligibility)
@@ -328,9 +329,11 @@ class Index:
         arrays = self._arrays
         if len(arrays.models) != self._models_known:
             self._rebuild()
-        elif arrays.has_new_inventory:
+        elif arrays.has_new_inventory and self._suited() == self._weights:
             self._scorer.renew(self._changed())
             self._recount()
+        elif arrays.has_new_inventory:
+            self._rebuild()
         elif arrays.changed:
             slots = self._changed()
             self._scorer.renew(slots)
@@ -344,6 +347,7 @@ class Index:
         """Make all tables for the mix and the nodes there are now."""
         arrays = self._arrays
         self._models_known = len(arrays.models)
+        self._weights = self._suited()
         potential = Potential(self._mix, arrays.models, frozen_value_table(), self._weights)
         self._scorer = Scorer(arrays, potential)
         self._cache = ScoreCache(arrays, self._scorer.score)
@@ -358,6 +362,9 @@ class Index:
         self._price = self._prices()
         arrays.changed.clear()
         arrays.has_new_inventory = False
+
+    def _suited(self) -> Weights:
+        return suited(self._given_weights, cpu_demand_ratio(self._mix, self._arrays.known_classes().items()))
 
     def _prices(self) -> Floats | None:
         """Return the contention price per milli-GPU by model, (models + 1,); None where nothing is contended."""

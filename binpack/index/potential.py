@@ -41,6 +41,7 @@ class Weights:
 
     Attributes:
         device_value: lD; stranded_cpu: lX; left_over: lS; fragment: lF; small_exponent: that of b_m.
+        left_over_scarce: lS where the mix wants all CPU of the cluster before all GPUs.
         contention: Price of one milli-GPU of a model that constrained demand would fill exactly.
         reservation_factor: Seats of several devices kept for each one that the mix will want of what is still free.
         reservation_margin: Further seats kept, in standard deviations of that number.
@@ -51,11 +52,12 @@ class Weights:
     device_value: float = 1.0
     stranded_cpu: float = 0.25
     left_over: float = 0.03
+    left_over_scarce: float = 0.06
     fragment: float = 0.1
     small_exponent: float = -3.0
     contention: float = 0.1
     reservation_factor: float = 1.5
-    reservation_margin: float = 1.0
+    reservation_margin: float = 0.5
     reserved_milli: float = 3000.0
     lesser_model_milli: float = 200.0
 

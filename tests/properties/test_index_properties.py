@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binpack.check import check
-from binpack.index import Index, Mix, Shape, default_mix
+from binpack.index import Index, Mix, Shape, Weights, default_mix
 from binpack.index.device_value import frozen_value_table
 from binpack.state import NodeState
 from fleet.constraints import NodeConstraints, Taint, Toleration
@@ -195,7 +195,7 @@ def test_the_chosen_berth_costs_what_the_formula_says(
     device_free = {state.node.name: 0.0 for state in world if not state.devices and state.node.name in costs}
     if ask is None and device_free:
         costs = device_free  # ranked among themselves by what CPU they keep
-    answer = Index(world, mix=mix).place(one)
+    answer = Index(world, mix=mix, weights=Weights(left_over_scarce=Weights().left_over)).place(one)
     if not isinstance(answer, Placement):
         assert not costs
         return
