@@ -71,6 +71,8 @@ def empty_nodes(trial: Trial, goal: EmptyNodes) -> tuple[str, ...]:
     known = [name for name in dict.fromkeys(goal.nodes) if name in slots]
     freed: list[str] = []
     for place, name in enumerate(known):
+        if any(shift.target.node == name for shift in trial.shifts):
+            continue  # it serves those that left another one
         done = {slots[other] for other in freed} | {slots[name]}
         later = {slots[other] for other in known[place:]}
         if any(_empty(trial, name, frozenset(without)) for without in (done | later, done)):

@@ -80,19 +80,18 @@ def _clear(
 ) -> Placement | None:
     """Move pods off one node until the pod fits there and seat it; return its berth. On failure nothing is changed."""
     mark = len(trial.steps)
-    chosen = _needed(trial, pod, clearing.slot, clearing.members[:_MOST_MOVES_OF_A_NODE])
-    if chosen is None:
-        return None
-    for movable in chosen:
-        if not _move_away(trial, movable, search, depth, touched):
-            trial.undo(mark)
-            return None
-    placement = trial.berth_for(pod, only=clearing.slot)
-    if placement is None:
+    members = list(clearing.members[:_MOST_MOVES_OF_A_NODE])
+    while (chosen := _needed(trial, pod, clearing.slot, members)) is not None:
+        stays = next((one for one in chosen if not _move_away(trial, one, search, depth, touched)), None)
+        placement = trial.berth_for(pod, only=clearing.slot) if stays is None else None
+        if placement is not None:
+            trial.seat(pod, placement)
+            return placement
         trial.undo(mark)
-        return None
-    trial.seat(pod, placement)
-    return placement
+        if stays is None:
+            return None
+        members.remove(stays)
+    return None
 
 
 def _needed(trial: Trial, pod: Pod, slot: int, members: Sequence[Movable]) -> list[Movable] | None:
