@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _LONGEST_ECHO_S = 10.0
 _ECHO_POLL_S = 0.02
+_MOST_JOINS = 8
 _decode = msgspec.json.Decoder(ResourceClaimObject).decode
 
 
@@ -58,7 +59,11 @@ class Allotter:
         choices = {choice.claim_uid: choice for choice in berth.choices}
         reserver = Reserver(uid=pod.uid, name=pod.name)
         for claim in self._desk.claims_of(pod):
-            outcome, detail = await self._secure(claim, choices.get(claim.uid), reserver)
+            choice = choices.get(claim.uid)
+            if choice is not None:
+                outcome, detail = await self._allocate(claim, choice, reserver)
+            else:
+                outcome, detail = await self._join(claim.uid, reserver)
             if outcome is not Outcome.DONE:
                 return outcome, f"claim {claim.key}: {detail}"
         for uid in choices:
@@ -78,20 +83,13 @@ class Allotter:
         """Take allocation and reservations of a claim back, if it is still as it was seen."""
         return await self._ending(self._patch_status(claim, release_patch(claim)))
 
-    async def _secure(
-        self, claim: ResourceClaim, choice: ClaimChoice | None, reserver: Reserver
-    ) -> tuple[Outcome, str]:
+    async def _allocate(self, claim: ResourceClaim, choice: ClaimChoice, reserver: Reserver) -> tuple[Outcome, str]:
         async def write() -> None:
             now = claim
-            if choice is None:
-                if all(one.uid != reserver.uid for one in now.reserved_for):
-                    await self._patch_status(now, reservation_patch(now, reserver))
-                return
             if labels.CLAIM_FINALIZER not in now.finalizers:
                 path = paths.resource_claim(now.namespace, now.name)
                 now = claim_from(_decode(await self._client.merge_patch(path, finalizer_patch(now))))
-            body = allocation_patch(now, choice.allocation, reserver, at=self._at())
-            await self._patch_status(now, body)
+            await self._patch_status(now, allocation_patch(now, choice.allocation, reserver, at=self._at()))
 
         outcome, detail = await self._ending(write())
         if outcome in (Outcome.DONE, Outcome.NOT_LEADING, Outcome.GONE):
@@ -100,9 +98,25 @@ class Allotter:
         found, fresh = await self._read(claim)
         if fresh is None:
             return found, detail
-        is_reserved = any(one.uid == reserver.uid for one in fresh.reserved_for)
-        is_given = choice is None or _names(fresh.allocation) == _names(choice.allocation)
-        return (Outcome.DONE, "") if is_reserved and is_given else (outcome, detail)
+        is_ours = _names(fresh.allocation) == _names(choice.allocation) and _is_reserved(fresh, reserver)
+        return (Outcome.DONE, "") if is_ours else (outcome, detail)
+
+    async def _join(self, uid: str, reserver: Reserver) -> tuple[Outcome, str]:
+        """Reserve a claim that has devices, or is given them for another pod at this moment."""
+        if not await self._shows(uid):
+            return Outcome.CHANGED, "it has no devices any more"
+        claim: ResourceClaim | None = self._desk.claims[uid]
+        outcome, detail = Outcome.CHANGED, "others write it all the time"
+        for _ in range(_MOST_JOINS):
+            if claim is None or claim.allocation is None:
+                return Outcome.CHANGED, "it has no devices any more"
+            if _is_reserved(claim, reserver):
+                return Outcome.DONE, ""
+            outcome, detail = await self._ending(self._patch_status(claim, reservation_patch(claim, reserver)))
+            if outcome in (Outcome.DONE, Outcome.NOT_LEADING, Outcome.GONE):
+                break
+            _, claim = await self._read(claim)  # pods that share it join at the same time
+        return outcome, detail
 
     async def _read(self, claim: ResourceClaim) -> tuple[Outcome, ResourceClaim | None]:
         try:
@@ -144,6 +158,10 @@ class Allotter:
     def _at(self) -> str:
         moment = datetime.datetime.fromtimestamp(self._clock.now_s(), datetime.UTC)
         return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _is_reserved(claim: ResourceClaim, reserver: Reserver) -> bool:
+    return any(one.uid == reserver.uid for one in claim.reserved_for)
 
 
 def _names(allocation: Allocation | None) -> list[tuple[str, str, str, str, str]]:

@@ -7,7 +7,8 @@ its capacity, draws more than its counters have, or was not asked for in this wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fleet.dra import (
@@ -19,6 +20,7 @@ from fleet.dra import (
     DeviceSlice,
     PoolDevice,
     ResourceClaim,
+    TaintRule,
 )
 from fleet.plan import Plan, Violation
 from fleet.pod import Pod
@@ -41,30 +43,35 @@ class DeviceRule(StrEnum):
     CONSTRAINT = "constraint between claimed devices"
 
 
-def check_claims(
-    plan: Plan,
-    pods: Sequence[Pod],
-    claims: Mapping[str, ResourceClaim],
-    slices: Sequence[DeviceSlice],
-    classes: Mapping[str, DeviceClass],
-    node_labels: Mapping[str, Mapping[str, str]],
-) -> tuple[Violation, ...]:
-    """Return every rule that the plan's choices of devices break.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What the cluster's objects say.
 
-    Args:
-        plan: Placements with choices.
-        pods: The batch.
+    Attributes:
         claims: All claims by uid, as the API shows them and with what is assumed.
         slices: All resource slices.
         classes: All device classes.
-        node_labels: By node.
+        rules: All device taint rules.
+        node_labels: Of at least the nodes of the plan.
     """
+
+    claims: Mapping[str, ResourceClaim]
+    slices: Iterable[DeviceSlice]
+    classes: Mapping[str, DeviceClass]
+    rules: Sequence[TaintRule] = ()
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple[Violation, ...]:
+    """Return every rule that the plan's choices of devices break."""
+    claims, node_labels = published.claims, published.node_labels
     by_uid = {pod.uid: pod for pod in pods}
     if not any(by_uid[one.pod_uid].resource_claims for one in plan.placements if one.pod_uid in by_uid):
         return ()
     choices = [choice for placement in plan.placements for choice in placement.berth.choices]
     pools = {result.id[:2] for choice in choices for result in choice.allocation.results}
-    audit = _Audit(claims, [one for one in slices if (one.driver, one.pool) in pools], classes)
+    slices = [one for one in published.slices if (one.driver, one.pool) in pools]
+    audit = _Audit(claims, slices, published.classes, published.rules)
     names = {(claim.namespace, claim.name): claim.uid for claim in claims.values()}
     found: list[Violation] = []
     for placement in plan.placements:
@@ -87,8 +94,13 @@ class _Audit:
     """Running sums of what claims hold."""
 
     def __init__(
-        self, claims: Mapping[str, ResourceClaim], slices: Sequence[DeviceSlice], classes: Mapping[str, DeviceClass]
+        self,
+        claims: Mapping[str, ResourceClaim],
+        slices: Sequence[DeviceSlice],
+        classes: Mapping[str, DeviceClass],
+        rules: Sequence[TaintRule],
     ) -> None:
+        self._rules = rules
         self._claims = claims
         self._classes = classes
         self._devices: dict[DeviceId, tuple[PoolDevice, DeviceSlice]] = {}
@@ -162,7 +174,7 @@ class _Audit:
             is_shared = result.id in self._parts
             if result.id in self._whole or (is_shared and not result.share_id):
                 broken.append(DeviceRule.DEVICE_HELD)
-        for taint in device.taints:
+        for taint in (*device.taints, *(rule.taint for rule in self._rules if _is_meant(rule, result))):
             is_harmless = taint.effect not in ("NoSchedule", "NoExecute")
             if not is_harmless and not any(one.tolerates(taint) for one in result.tolerations):
                 broken.append(DeviceRule.DEVICE_TAINTED)
@@ -213,6 +225,12 @@ class _Audit:
         if any(result.is_admin != way.is_admin for result in results):
             return False
         return len(results) >= 1 if way.count == 0 else len(results) == way.count
+
+
+def _is_meant(rule: TaintRule, result: DeviceResult) -> bool:
+    said = {"driver": rule.driver, "pool": rule.pool, "device": rule.device}
+    named = {key: text for key, text in said.items() if text}
+    return bool(named) and all(getattr(result, key) == text for key, text in named.items())
 
 
 def _constraints(

@@ -6,11 +6,12 @@ and within one plan what the plan gives it (`take`, `give_back`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from binpack.dra.books import Books
+from binpack.dra.check import Published, check_claims
 from binpack.dra.choose import Chosen, Obstacle, Refused, choose
 from binpack.dra.pools import Cell, PoolId, Pools, Reach
 from binpack.dra.selectors import Selectors, Trouble
@@ -26,7 +27,7 @@ from fleet.dra import (
     ResourceClaim,
     TaintRule,
 )
-from fleet.plan import Reason
+from fleet.plan import Plan, Reason, Violation
 from fleet.pod import Pod
 
 MOST_RESERVERS: Final = 256  # resource.k8s.io/v1, ResourceClaimReservedForMaxSize
@@ -265,6 +266,24 @@ class Desk:
             if cell.id[0].startswith(labels.DRA_GPU_DRIVERS)
             and any(not holder.startswith(_RECORDS) for holder in self.books.holders(cell.id))
         )
+
+    def violations(self, plan: Plan, pods: Sequence[Pod]) -> tuple[Violation, ...]:
+        """Return what the plan's choices of devices break now, as the independent verifier finds it."""
+        claimants = {pod.uid for pod in pods if pod.resource_claims}
+        if not any(placement.pod_uid in claimants for placement in plan.placements):
+            return ()
+        claims = dict(self.claims)
+        for uid, (_, allocation) in self._assumed.items():
+            claims[uid] = replace(claims[uid], allocation=allocation)
+        nodes = {placement.berth.node for placement in plan.placements}
+        published = Published(
+            claims=claims,
+            slices=self.pools.slices(),
+            classes=self.classes,
+            rules=self.pools.rules(),
+            node_labels={node: self.pools.labels(node) for node in nodes},
+        )
+        return check_claims(plan, pods, published)
 
     def rivals(self, claim: ResourceClaim) -> tuple[str, ...]:
         """Return other claims that have what this one has for itself: somebody else allocated at the same time."""

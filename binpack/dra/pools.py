@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from binpack.dra.selectors import Selectors, Trouble
@@ -120,6 +120,15 @@ class Pools:
         """Drop a node."""
         self._labels.pop(name, None)
         self._reach.pop(name, None)
+
+    def slices(self) -> Iterator[DeviceSlice]:
+        """Yield all slices."""
+        for of_pool in self._slices.values():
+            yield from of_pool.values()
+
+    def rules(self) -> tuple[TaintRule, ...]:
+        """Return all taint rules."""
+        return tuple(self._rules.values())
 
     def pool(self, pool_id: PoolId) -> Pool | None:
         """Return a pool, None = there is none."""
