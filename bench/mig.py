@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from binpack import mig
 from binpack.index import Index
 from binpack.state import DeviceState, NodeState
-from fleet.berths import split_partition
 from fleet.device import AskKind, Device, DeviceAsk, Partition
 from fleet.node import Node
 from fleet.plan import Placement
@@ -71,7 +70,6 @@ def by_index(cards: int) -> Place:
         if not isinstance(answer, Placement):
             return None
         berth: Berth = answer.berth
-        assert split_partition(berth.devices[0])[1] is not None
         index.take(pod, berth)
         return (lambda: index.give_back(pod, berth),)
 

@@ -10,7 +10,7 @@ from binpack import mig
 from binpack.mig.proposals import Proposal, proposals
 from binpack.state import DeviceState, NodeState
 from fleet import labels
-from fleet.berths import split_partition
+from fleet.berths import locate
 from fleet.pod import Berth, Pod
 
 
@@ -68,7 +68,7 @@ def explain_node(
     by_device: dict[str, list[str]] = defaultdict(list)
     for key, berth in sorted(holders.items()):
         for name in berth.devices:
-            device, partition = split_partition(name)
+            device, partition = locate(name, node.devices)
             by_device[device].append(key if partition is None else f"{key} ({partition.profile}@{partition.start})")
     return NodeExplanation(
         node=node.name,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from binpack import mig
 from binpack.state import DeviceState, NodeState
 from fleet import labels
-from fleet.berths import split_partition
+from fleet.berths import locate
 from fleet.company import NOBODY, Guest
 from fleet.device import WHOLE_MILLI, AskKind, Device, DeviceAsk, Partition
 from fleet.node import Node
@@ -195,7 +195,7 @@ def _shared(
         if doubt:
             blocked.append(f"pod {holding.key} on node {node.name}: {doubt}")
         for name in holding.devices or ():
-            device, partition = split_partition(name)
+            device, partition = locate(name, node.devices)
             card = cards.get(device)
             if card is None:
                 warnings.append(f"pod {holding.key} holds device {node.name}/{name}, which is not there")
@@ -206,7 +206,7 @@ def _shared(
     ]
     for seat in seats:
         for name in seat.devices or ():
-            device, partition = split_partition(name)
+            device, partition = locate(name, node.devices)
             if device in cards:
                 cards[device].book(seat.ask, partition)
     warnings += [

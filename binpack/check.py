@@ -14,8 +14,8 @@ from enum import StrEnum
 from binpack.check_company import Register, Trial
 from binpack.check_instances import can_begin
 from binpack.state import DeviceState, NodeState
-from fleet.berths import split_partition
-from fleet.constraints import NodeConstraints, Requirement, Taint, Toleration
+from fleet.berths import locate
+from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Taint, Toleration
 from fleet.device import AskKind, DeviceAsk
 from fleet.node import Node
 from fleet.plan import Plan, Violation
@@ -36,6 +36,7 @@ class Rule(StrEnum):
     NODE_UNKNOWN = "node does not exist"
     SELECTOR = "node selector"
     AFFINITY = "node affinity"
+    VOLUME = "volume"
     TAINT = "taint"
     MILLI_CPU = "milli_cpu"
     MEMORY_BYTES = "memory_bytes"
@@ -224,7 +225,7 @@ class _Books:
     def _instance(self, pod: Pod, ask: DeviceAsk, berth: Berth) -> list[Violation]:
         if len(berth.devices) != 1:
             return [self._violation(pod, Rule.DEVICE_COUNT, wanted=1, free=len(berth.devices))]
-        name, wanted = split_partition(berth.devices[0])
+        name, wanted = locate(berth.devices[0], self.state.node.devices)
         card = self.cards.get(name)
         if card is None:
             return [self._violation(pod, Rule.DEVICE_UNKNOWN, device=name)]
@@ -312,7 +313,7 @@ class _Books:
                 card.users += 1
             return
         if ask.kind is AskKind.PARTITION:
-            name, partition = split_partition(berth.devices[0])
+            name, partition = locate(berth.devices[0], self.state.node.devices)
             self.cards[name].users += 1
             self.cards[name].instances += [partition] if partition is not None else []
             return
@@ -361,20 +362,25 @@ def _excluded(wish: NodeConstraints, state: NodeState) -> Rule | None:
 
 
 def _unlike(wish: NodeConstraints, node: Node) -> Rule | None:
-    """Judge selector and required node affinity."""
+    """Judge selector, required node affinity and what volumes ask."""
     for key, value in wish.node_selector:
         if node.labels.get(key) != value:
             return Rule.SELECTOR
-    if wish.terms is not None:
-        fields = {"metadata.name": node.name}
-        for term in wish.terms:
-            rows = [(r, node.labels) for r in term.labels] + [(r, fields) for r in term.fields]
-            is_readable = bool(rows) and all(r.key in fields for r in term.fields)
-            if is_readable and all(_holds(requirement, values) for requirement, values in rows):
-                break
-        else:
-            return Rule.AFFINITY
+    if wish.terms is not None and not _any_holds(wish.terms, node):
+        return Rule.AFFINITY
+    if not all(_any_holds(terms, node) for terms in wish.volumes):
+        return Rule.VOLUME
     return None
+
+
+def _any_holds(terms: Iterable[NodeTerm], node: Node) -> bool:
+    fields = {"metadata.name": node.name}
+    for term in terms:
+        rows = [(r, node.labels) for r in term.labels] + [(r, fields) for r in term.fields]
+        is_readable = bool(rows) and all(r.key in fields for r in term.fields)
+        if is_readable and all(_holds(requirement, values) for requirement, values in rows):
+            return True
+    return False
 
 
 def _holds(requirement: Requirement, values: Mapping[str, str]) -> bool:

@@ -15,7 +15,7 @@ def can_begin(device: Device, held: Iterable[Partition], wanted: Partition) -> b
     if layout is None or len(set(together)) != len(together):
         return False
     if layout:
-        return all(instance in layout for instance in together)
+        return {(one.profile, one.start) for one in together} <= {(one.profile, one.start) for one in layout}
     card = card_of(device.model, device.memory_mib)
     if card is None:
         return False

@@ -14,7 +14,7 @@ from enum import StrEnum
 from binpack.check import check
 from binpack.repack.values import Movable, Move, MoveBudget, MovePlan
 from binpack.state import DeviceState, NodeState
-from fleet.berths import split_partition
+from fleet.berths import locate
 from fleet.device import AskKind, DeviceAsk, Partition
 from fleet.plan import Placement, Plan, Violation
 from fleet.pod import Berth, Pod
@@ -107,7 +107,8 @@ def _devices(devices: tuple[DeviceState, ...], ask: DeviceAsk, berth: Berth, sig
     if ask.kind is AskKind.CLASSIC:
         wanted = [one.device.id for one in devices if (one.users == 0) == (sign > 0) and one.device.is_healthy]
         return tuple(_given(one, ask, sign) if one.device.id in wanted[: ask.count] else one for one in devices)
-    held = dict(map(split_partition, berth.devices))
+    inventory = [one.device for one in devices]
+    held = dict(locate(name, inventory) for name in berth.devices)
     return tuple(_given(one, ask, sign, held[one.device.id]) if one.device.id in held else one for one in devices)
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from binpack import islands, mig
 from binpack.state import DeviceState, NodeState
 from fleet import labels
-from fleet.berths import partition_name, split_partition
+from fleet.berths import locate, partition_name
 from fleet.constraints import Mismatch
 from fleet.device import AskKind, DeviceAsk
 from fleet.node import Node
@@ -150,7 +150,7 @@ def devices_for(pod: Pod, state: NodeState) -> tuple[str, ...] | None:
     one = next(one for one in ask.variants() if not _missing_devices(one, state))
     given = _given(one, state)
     if one.kind is AskKind.PARTITION:
-        return (partition_name(given[0].device.id, _starts(one, given[0])[0].partition),)
+        return (partition_name(given[0].device, _starts(one, given[0])[0].partition),)
     if one.is_one_island:
         given = islands.holding(given, one.count)[0]
     return tuple(device.device.id for device in given[: one.count])
@@ -187,7 +187,7 @@ def _refused_variant(ask: DeviceAsk, berth: Berth, state: NodeState) -> str:
         return f"{ask.count} different devices are asked for, not {', '.join(berth.devices) or 'none'}"
     given = {device.device.id: device for device in _given(ask, state)}
     if ask.kind is AskKind.PARTITION:
-        name, partition = split_partition(berth.devices[0])
+        name, partition = locate(berth.devices[0], state.node.devices)
         starts = _starts(ask, given[name]) if name in given else ()
         return "" if partition in [start.partition for start in starts] else f"{berth.devices[0]} cannot be given"
     taken = [name for name in berth.devices if name not in given]

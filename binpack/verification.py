@@ -9,7 +9,7 @@ from binpack import fit
 from binpack.controller.wording import amount
 from binpack.state import DeviceState, NodeState
 from fleet import labels
-from fleet.berths import split_partition
+from fleet.berths import locate
 from fleet.device import AskKind, DeviceAsk
 from fleet.pod import Berth, Pod
 
@@ -90,7 +90,7 @@ def _details(pod: Pod, berth: Berth, state: NodeState) -> Iterator[str]:
     yield from state.blocked
     devices = {device.device.id: device for device in state.devices}
     for name in berth.devices:
-        device = devices.get(split_partition(name)[0])
+        device = devices.get(locate(name, state.node.devices)[0])
         fault = "does not exist" if device is None else _device_fault(pod, device)
         if fault:
             yield f"device {name} {fault}"

@@ -1,7 +1,7 @@
 """Berths as annotation text, and back: the only record of a device assignment.
 
-Devices: ``0,3``; a MIG instance by its device, profile and start: ``0:2g.20gb@2``. Candidates, in order of preference:
-``node-a=0,3;node-b=1``, a node alone where no device is meant.
+Devices: ``0,3``; a MIG instance by its UUID, or by its device, profile and start: ``0:2g.20gb@2``. Candidates, in order
+of preference: ``node-a=0,3;node-b=1``, a node alone where no device is meant.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from fleet.device import Partition
+from fleet.device import Device, Partition
 from fleet.errors import DecodeError
 from fleet.pod import Berth
 
 _ID = r"[A-Za-z0-9](?:[A-Za-z0-9_.:/-]{0,251}[A-Za-z0-9])?"
 _PROFILE = r"[1-9][0-9]?g\.[0-9]{1,4}gb(?:[+-][a-z]+(?:\.[a-z]+)?)*"
-_PARTITION = re.compile(rf"({_PROFILE})@([0-9]{{1,2}})", re.ASCII)
+_MIG_UUID = "MIG-"
+_PARTITION = re.compile(rf"({_PROFILE})@([0-9]{{1,2}})(?::({_MIG_UUID}[A-Za-z0-9-]{{1,64}}))?", re.ASCII)
 _DEVICE = re.compile(rf"{_ID}(?::{_PROFILE}@[0-9]{{1,2}})?", re.ASCII)
 _NODE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _SHOWN = 80
@@ -55,21 +56,30 @@ def is_profile(text: str) -> bool:
     return re.fullmatch(_PROFILE, text, re.ASCII) is not None
 
 
-def partition_name(device: str, partition: Partition) -> str:
-    """Return the name of a MIG instance in records: ``0:2g.20gb@2``."""
-    return f"{device}:{partition.profile}@{partition.start}"
+def partition_name(device: Device, partition: Partition) -> str:
+    """Return the name of a MIG instance in records: its UUID where the node tells it, else ``0:2g.20gb@2``."""
+    listed = (one.uuid for one in device.partitions or () if one.uuid and one.place == partition)
+    return next(listed, f"{device.id}:{partition.profile}@{partition.start}")
 
 
-def split_partition(name: str) -> tuple[str, Partition | None]:
-    """Return a recorded name's device and, where a part of it is meant by its place, the MIG instance."""
-    if "@" not in name:
-        return name, None
-    device, _, text = name.rpartition(":")
-    return device, parse_partition(text)
+def locate(name: str, devices: Iterable[Device]) -> tuple[str, Partition | None]:
+    """Return a recorded name's device and, where a part of it is meant, the MIG instance by its place.
+
+    Args:
+        name: An id, a MIG instance by device, profile and start, or one by its UUID.
+        devices: Of the node: only they tell whose an instance with a UUID is.
+    """
+    if "@" in name:
+        device, _, text = name.rpartition(":")
+        return device, parse_partition(text)
+    if name.startswith(_MIG_UUID):
+        found = ((one.id, part.place) for one in devices for part in one.partitions or () if part.uuid == name)
+        return next(found, (name, None))
+    return name, None
 
 
 def parse_partition(text: str) -> Partition:
-    """Return the instance that ``2g.20gb@2`` names.
+    """Return the instance that ``2g.20gb@2`` names, or ``2g.20gb@2:MIG-…`` with its UUID.
 
     Raises:
         DecodeError: It names none.
@@ -77,7 +87,7 @@ def parse_partition(text: str) -> Partition:
     found = _PARTITION.fullmatch(text)
     if found is None:
         raise DecodeError(f"{_short(text)} is not a MIG profile and its start: 2g.20gb@2")
-    return Partition(found[1], int(found[2]))
+    return Partition(found[1], int(found[2]), found[3] or "")
 
 
 def format_candidates(candidates: Iterable[Berth]) -> str:

@@ -11,10 +11,22 @@ WHOLE_MILLI = 1000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """One MIG instance of a device: its profile's name, 2g.20gb say, and the memory slice at which it begins."""
+    """One MIG instance of a device.
+
+    Attributes:
+        profile: Its name, 2g.20gb say.
+        start: The memory slice at which it begins.
+        uuid: By which the driver and containers know it, MIG-…; "" where nobody told, or of one yet to be made.
+    """
 
     profile: str
     start: int
+    uuid: str = ""
+
+    @property
+    def place(self) -> Partition:
+        """Return it without its UUID: profile and start, which is all that decides what may stand beside it."""
+        return Partition(self.profile, self.start) if self.uuid else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from binpack.fit import model_matches
 from binpack.index.instances import Instances
 from binpack.state import NodeState
 from fleet import labels
-from fleet.berths import split_partition
-from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
+from fleet.berths import locate, partition_name
+from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk, Partition
 from fleet.errors import BerthmasterError
 from fleet.node import Node
 from fleet.pod import Berth, Pod
@@ -275,6 +275,13 @@ class Arrays:
             raise UnknownBerthError(f"slot {slot} holds no node")
         return node.name
 
+    def instance_name(self, slot: int, position: int, partition: Partition) -> str:
+        """Return the name in records of a MIG instance on the device at this position of a node."""
+        node = self.nodes[slot]
+        if node is None:
+            raise UnknownBerthError(f"slot {slot} holds no node")
+        return partition_name(node.devices[position], partition)
+
     def device_ids(self, slot: int, positions: Sequence[int]) -> tuple[str, ...]:
         """Return the ids of the devices at these positions of a node."""
         ids = self.ids[slot]
@@ -392,15 +399,18 @@ class Arrays:
         if ask.kind is AskKind.CLASSIC:
             held_or_free = self.untouched[slot] if sign > 0 else (self.users[slot] > 0)
             return [int(p) for p in np.flatnonzero(held_or_free)[: ask.count]]
-        ids = self.ids[slot]
-        names = [split_partition(name)[0] for name in berth.devices] if ask.kind is AskKind.PARTITION else berth.devices
+        ids, node = self.ids[slot], self.nodes[slot]
+        names: Sequence[str] = berth.devices
+        if ask.kind is AskKind.PARTITION and node is not None:
+            names = [locate(name, node.devices)[0] for name in berth.devices]
         try:
             return [ids.index(device) for device in names]
         except ValueError:
             raise UnknownBerthError(f"node {berth.node!r} has not all of the devices {berth.devices!r}") from None
 
     def _book_instance(self, slot: int, position: int, name: str, sign: int) -> None:
-        partition = split_partition(name)[1]
+        node = self.nodes[slot]
+        partition = None if node is None else locate(name, node.devices)[1]
         if self.instances is None or partition is None or not self.instances.book(slot, position, partition, sign):
             raise UnknownBerthError(f"no MIG instance {name!r}")
 

@@ -27,7 +27,6 @@ from binpack.index.scorer import Scorer
 from binpack.index.scores import PodClass, ScoreCache
 from binpack.index.unseen import with_unseen
 from binpack.state import NodeState
-from fleet.berths import partition_name
 from fleet.device import AskKind
 from fleet.plan import Placement, Unplaced
 from fleet.pod import Berth, Pod
@@ -314,7 +313,7 @@ class Index:
         devices: tuple[str, ...] = ()
         if ask is not None and ask.kind is AskKind.PARTITION and arrays.instances is not None:
             partition = arrays.instances.start(ask.profile, slot, position)
-            devices = (partition_name(arrays.ids[slot][position], partition),)
+            devices = (arrays.instance_name(slot, position, partition),)
         elif position >= 0:
             devices = arrays.device_ids(slot, [position])
         elif ask is not None and ask.kind is not AskKind.CLASSIC:

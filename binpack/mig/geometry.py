@@ -52,7 +52,9 @@ def geometry_of(device: Device) -> Geometry | None:
     """Return where instances may start; None where the device is not in MIG mode or nothing is known of its card."""
     if device.partitions is None:
         return None
-    return made(device.partitions) if device.partitions else of_card(device.model, device.memory_mib)
+    if device.partitions:
+        return made(tuple([partition.place for partition in device.partitions]))
+    return of_card(device.model, device.memory_mib)
 
 
 @lru_cache(maxsize=1024)

@@ -69,7 +69,7 @@ def _offer(state: NodeState, device: DeviceState, waiting: Sequence[Pod]) -> tup
     card = device.device
     able = [pod for pod in waiting if _may_go_there(pod, state, card)]
     layout = best_layout(card.model, card.memory_mib, Counter(pod.ask.profile for pod in able if pod.ask is not None))
-    if layout is None or layout.partitions == card.partitions:
+    if layout is None or layout.partitions == tuple(one.place for one in card.partitions or ()):
         return None
     served: list[str] = []
     for partition in layout.partitions:
@@ -110,5 +110,5 @@ def _note(device: Device) -> str:
     """Return what the annotation says of a device already; "" = nothing."""
     if device.partitions is None:
         return ""
-    listed = ",".join(f"{one.profile}@{one.start}" for one in device.partitions)
+    listed = ",".join(f"{one.profile}@{one.start}{f':{one.uuid}' if one.uuid else ''}" for one in device.partitions)
     return f"{device.id}={listed}" if listed else device.id

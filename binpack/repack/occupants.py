@@ -11,7 +11,7 @@ import numpy as np
 from binpack.index import Index
 from binpack.index.arrays import Ints
 from binpack.repack.values import Movable
-from fleet.berths import split_partition
+from fleet.berths import locate
 from fleet.constraints import NodeConstraints
 from fleet.device import AskKind, DeviceAsk
 from fleet.pod import Pod
@@ -129,8 +129,9 @@ class Occupants:
             return [COUNTED]
         if ask.kind is AskKind.CLASSIC:
             return [COUNTED] * ask.count
-        ids = self._index.arrays.ids[slot]
-        names = (split_partition(device)[0] for device in movable.berth.devices)
+        ids, node = self._index.arrays.ids[slot], self._index.arrays.nodes[slot]
+        devices = () if node is None else node.devices
+        names = (locate(device, devices)[0] for device in movable.berth.devices)
         return [ids.index(name) for name in names if name in ids]
 
     def _compact(self) -> None:

@@ -1,7 +1,8 @@
 """What annotations of a sharing node say of its devices: which are in MIG mode, which form an island.
 
 ``berthmaster.dev/mig-devices``: ``all``, or devices separated by ``;``. A device alone may hold any instance that its
-card allows; ``1=3g.40gb@0,3g.40gb@4`` holds these and no others, because somebody made them beforehand.
+card allows; ``1=3g.40gb@0,3g.40gb@4`` holds these and no others, because somebody made them beforehand. With their
+UUIDs, ``1=3g.40gb@0:MIG-5a3c…``, pods are given these, as container runtimes understand them.
 
 ``berthmaster.dev/islands``: groups of devices with a fast link, ``0,2;1,3;4,5,6,7``; a device belongs to one at most.
 
@@ -70,9 +71,12 @@ def _layouts(text: str) -> dict[str, tuple[Partition, ...]]:
             raise DecodeError(f"{part[:80]!r}: a device that has no name or was named before")
         if "," in device:
             raise DecodeError(f"{part[:80]!r}: devices are parted by ';', instances of one by ','")
-        if len(set(partitions)) != len(partitions):
+        if len({one.place for one in partitions}) != len(partitions):
             raise DecodeError(f"{part[:80]!r}: an instance is named twice")
         found[device] = tuple(sorted(partitions))
+    uuids = [one.uuid for partitions in found.values() for one in partitions if one.uuid]
+    if len(set(uuids)) != len(uuids):
+        raise DecodeError("a UUID is named twice")
     return found
 
 

@@ -218,3 +218,22 @@ def test_a_card_of_unknown_geometry_is_told_and_not_given() -> None:
     (warning,) = account(node, []).warnings
     assert "no geometry of NVIDIA-L40S is known: list its instances in berthmaster.dev/mig-devices" in warning
     assert isinstance(Index([a_state(node)]).place(a_pod(profile="1g.10gb")), Unplaced)
+
+
+def test_an_instance_is_given_booked_and_checked_by_its_uuid() -> None:
+    made = (Partition("3g.40gb", 0, "MIG-a"), Partition("3g.40gb", 4, "MIG-b"))
+    state = a_state(sliced(mig={"0": made}), a_pod("r", node="n1", profile="3g.40gb", devices=("MIG-a",)))
+    assert state.devices[0].partitions == (Partition("3g.40gb", 0),)
+    assert state.devices[0].free_milli == 500
+    index, pod = Index([state]), a_pod(profile="3g.40gb")
+    answer = index.place(pod)
+    assert isinstance(answer, Placement)
+    assert answer.berth.devices == ("MIG-b",) == fit.devices_for(pod, state)
+    assert rules(state, pod, "MIG-b") == rules(state, pod, "0:3g.40gb@4") == []
+    assert rules(state, pod, "MIG-a") == ["start of the MIG instance"]
+    assert rules(state, pod, "MIG-c") == ["device does not exist"]
+    assert fit.refusal(pod, Berth(node="n1", devices=("MIG-a",)), state)
+    index.take(pod, answer.berth)
+    assert isinstance(index.place(pod), Unplaced)
+    index.give_back(pod, answer.berth)
+    assert isinstance(index.place(pod), Placement)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fleet import labels
-from fleet.berths import format_devices, parse_devices, parse_partition, split_partition
+from fleet.berths import format_devices, locate, parse_devices, parse_partition, partition_name
 from fleet.device import Alternative, AskKind, Partition
 from fleet.errors import DecodeError
 from fleet.kube.decode import node_from, pod_from
@@ -143,9 +143,22 @@ def test_a_record_names_instances() -> None:
     text = "0:2g.20gb@2"
     assert parse_devices(text) == (text,)
     assert format_devices((text, "GPU-5a3c:1g.10gb+me@6")) == "0:2g.20gb@2,GPU-5a3c:1g.10gb+me@6"
-    assert split_partition(text) == ("0", Partition("2g.20gb", 2))
-    assert split_partition("0000:3b:00.0:1g.5gb@0") == ("0000:3b:00.0", Partition("1g.5gb", 0))
-    assert split_partition("0000:3b:00.0") == ("0000:3b:00.0", None)
+    assert locate(text, ()) == ("0", Partition("2g.20gb", 2))
+    assert locate("0000:3b:00.0:1g.5gb@0", ()) == ("0000:3b:00.0", Partition("1g.5gb", 0))
+    assert locate("0000:3b:00.0", ()) == ("0000:3b:00.0", None)
+
+
+def test_an_instance_with_a_uuid_is_recorded_by_it() -> None:
+    node = a_read_node({labels.MIG_DEVICES: "0=3g.40gb@0:MIG-aa-1,3g.40gb@4;1=7g.80gb@0:MIG-bb-2"})
+    assert not node.device_problems
+    first, second = node.devices[:2]
+    assert partition_name(first, Partition("3g.40gb", 0)) == "MIG-aa-1"
+    assert partition_name(first, Partition("3g.40gb", 4)) == "0:3g.40gb@4"
+    assert locate("MIG-bb-2", node.devices) == ("1", Partition("7g.80gb", 0))
+    assert locate("MIG-gone", node.devices) == ("MIG-gone", None)
+    assert second.partitions == (Partition("7g.80gb", 0, "MIG-bb-2"),)
+    (problem,) = a_read_node({labels.MIG_DEVICES: "0=3g.40gb@0:MIG-aa;1=3g.40gb@0:MIG-aa"}).device_problems
+    assert "UUID is named twice" in problem
 
 
 @pytest.mark.parametrize("text", ["0:2g.20gb@", "0:2g.20gb@100", "0@2", "0:2g.20gb@2x", ":2g.20gb@2", "0:2g.20gb@2@2"])
