@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
+from binpack.check_company import Register
 from binpack.config import PlannerSettings
 from binpack.controller.deciding import Decider
 from binpack.controller.metrics import PlannerMetrics
+from binpack.dra.desk import Desk
 from binpack.index import Index
 from binpack.solver.question import Answer
 from binpack.solver.solve import solve
@@ -21,7 +23,8 @@ class World:
     def __init__(self, *states):
         self.states_now = {state.node.name: state for state in states}
         self.index = Index(states)
-        self.waiting = {}
+        self.register, self.desk = Register(states), Desk()
+        self.waiting, self.weights = {}, {}
         self.coming = []
 
     def refresh(self):
