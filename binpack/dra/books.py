@@ -28,11 +28,11 @@ class Books:
             self._held[claim] = new
         if new == old:
             return set()
-        for result in old:
-            self._holders[result.id].pop(claim, None)
-            if not self._holders[result.id]:
-                del self._holders[result.id]
-                self._in_pool[result.id[:2]].discard(result.id)
+        for device in {result.id for result in old}:
+            self._holders[device].pop(claim)
+            if not self._holders[device]:
+                del self._holders[device]
+                self._in_pool[device[:2]].discard(device)
         for result in new:
             self._holders.setdefault(result.id, {}).setdefault(claim, []).append(result)
             self._in_pool.setdefault(result.id[:2], set()).add(result.id)
