@@ -100,6 +100,7 @@ class Mismatch(Enum):
     AFFINITY = "node affinity"
     TAINT = "taint"
     CORDONED = "cordoned"
+    VOLUME = "volume"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +111,14 @@ class NodeConstraints:
         node_selector: Label pairs that must all be present.
         terms: Required node affinity, any one of which suffices; None = no such affinity.
         tolerations: What the pod tolerates.
+        volumes: What the volumes that it mounts ask of the node, each an any-of that must hold. A pod as read has none;
+            they are looked up (binpack/volumes.py).
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[tuple[NodeTerm, ...], ...] = ()
 
     def mismatch(
         self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...], is_cordoned: bool
@@ -124,6 +128,8 @@ class NodeConstraints:
             return Mismatch.SELECTOR
         if self.terms is not None and not any(term.matches(name, labels) for term in self.terms):
             return Mismatch.AFFINITY
+        if any(not any(term.matches(name, labels) for term in terms) for terms in self.volumes):
+            return Mismatch.VOLUME
         if is_cordoned and not any(t.tolerates(CORDON) for t in self.tolerations):
             return Mismatch.CORDONED
         for taint in taints:

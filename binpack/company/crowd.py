@@ -138,7 +138,9 @@ class Crowd:
             self._namespaces.pop(name, None)
         else:
             self._namespaces[name] = labels
-        self._rebuild()
+        self._met.clear()
+        if self._anywhere:
+            self._rebuild()
         return True
 
     # -- who counts --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The watch of namespaces, into the planner's world: their weights, and nothing else of them."""
+"""The watch of namespaces, into the planner's world: their weights, and their labels, which rules between pods read."""
 
 from __future__ import annotations
 
@@ -42,12 +42,14 @@ class _Sink:
             self._world.weights.pop(name, None)
         else:
             self._world.weights[name] = weight
+        self._world.namespace_seen(name, obj.metadata.labels or {})
 
     def delete(self, obj: NamespaceObject) -> None:
         self._world.weights.pop(obj.metadata.name, None)
+        self._world.namespace_seen(obj.metadata.name, None)
 
     def synced(self) -> None:
-        """Nothing to do: namespaces are taken one by one."""
+        self._world.namespaces_known()
 
 
 def watch_namespaces(

@@ -20,11 +20,15 @@ from binpack.controller.claims import Claims
 from binpack.controller.deciding import Decider
 from binpack.controller.group_feed import watch_groups
 from binpack.controller.metrics import PlannerMetrics, WaitingCollector
+from binpack.controller.mover import Mover
 from binpack.controller.namespace_feed import watch_namespaces
 from binpack.controller.pool_feed import watch_pools
+from binpack.controller.proposer import Proposer
 from binpack.controller.spares import Spares
 from binpack.controller.turns import Turns
+from binpack.controller.volume_feed import VolumeFeed
 from binpack.controller.waiting import WaitingRoom
+from binpack.controller.workloads import Workloads
 from binpack.controller.world import World
 from binpack.controller.writer import PodWriter
 from binpack.controller.yard import Yard
@@ -99,6 +103,17 @@ class Planner:
             spares = Spares(
                 world, budgets, client, recorder, self._clock, self.metrics, after_s=self._settings.spare_after_s
             )
+            workloads, how = Workloads(client), self._settings.moves
+            mover = Mover(
+                world.moves,
+                client,
+                PodWriter(client),
+                workloads,
+                recorder,
+                self._clock,
+                self.metrics,
+                may_move=how.mode == "act",
+            )
             turns = Turns(
                 world,
                 PodWriter(client),
@@ -131,13 +146,20 @@ class Planner:
                 group.create_task(watch_groups(client, self._clock, world, turns.wake).run())
                 malformed = self.metrics.malformed.labels("namespace").inc
                 group.create_task(watch_namespaces(client, self._clock, world, malformed).run())
+                volumes = VolumeFeed(client, self._clock, world.lookups, turns.wake, self._skipped)
+                group.create_task(volumes.run())
                 await feed.refresh()
+                await volumes.known()
                 # What was listed lives long and goes in no cycles: the collector need not walk it again.
                 gc.collect()
                 gc.freeze()
                 log.info("planning", extra={"nodes": len(ledger.names()), "gated_pods": len(world.pods)})
                 group.create_task(turns.run())
                 group.create_task(spares.run())
+                group.create_task(mover.run())
+                if how.mode != "off":
+                    proposer = Proposer(world, budgets, workloads, mover, recorder, self._clock, self.metrics, how)
+                    group.create_task(proposer.run())
         finally:
             self._world = self._feed = None
             gc.unfreeze()

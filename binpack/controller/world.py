@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 
@@ -10,6 +10,8 @@ from binpack.check_company import Register
 from binpack.company import COMPANY_REASONS, Company
 from binpack.controller.berthed import Berthed
 from binpack.controller.growth import has_grown
+from binpack.controller.lookups import Lookups
+from binpack.controller.moves import Moves
 from binpack.controller.repair import RepairShop
 from binpack.controller.together import Together
 from binpack.controller.triage import Handling, handling, is_gang
@@ -54,21 +56,22 @@ class World:
         waiting: WaitingRoom,
         now_s: Callable[[], float],
         yard: Yard | None = None,
-        berthed: Berthed | None = None,
     ) -> None:
         self.ledger = ledger
         self.index = index
         self.waiting = waiting
         self.yard = Yard() if yard is None else yard
-        self.berthed = Berthed() if berthed is None else berthed
+        self.berthed = Berthed()
         self.desk = Desk()
         self.index.use_claims(self.desk)
         self.yard.warm.use_claims(self.desk)
+        self.lookups = Lookups()
         self.company = Company()
         self.register = Register()
         self.index.use_company(self.company)
         self.yard.warm.use_company(self.company)
         self.together = Together()
+        self.moves = Moves(ledger, self.berthed, self._is_welcome)
         self.weights: dict[str, float] = {}
         self.shop = RepairShop()
         self.pods: dict[str, Pod] = {}
@@ -98,7 +101,7 @@ class World:
 
     def pod_seen(self, pod: Pod) -> None:
         """Sort a new or changed pod into its place."""
-        uid, pod = pod.uid, self.ledger.as_written(pod)
+        uid, pod = pod.uid, self.lookups.resolved(self.ledger.as_written(pod))
         self.together.seen(pod)
         self.berthed.seen(pod)
         if handling(pod) is Handling.NONE:
@@ -119,6 +122,7 @@ class World:
     def pod_gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
         self.berthed.gone(uid)
+        self.moves.pod_gone(uid)
         self.together.gone(uid)
         self.desk.forget(uid)
         if self._past is not None:
@@ -128,6 +132,27 @@ class World:
         self.away.pop(uid, None)
         self.to_unsay.pop(uid, None)
         self._unsaid_s.pop(uid, None)
+
+    def namespace_seen(self, name: str, of_namespace: Mapping[str, str] | None) -> None:
+        """Take the labels of a new or changed namespace; None = it is gone."""
+        self.company.set_namespace(name, of_namespace)
+        self.register.set_namespace(name, of_namespace)
+
+    def namespaces_known(self) -> None:
+        """Note that all namespaces have been listed."""
+        self.lookups.has_news |= not self.lookups.knows_namespaces
+        self.lookups.knows_namespaces = True
+
+    def _look_up_again(self) -> None:
+        """Sort pods anew of which something was looked up that reads otherwise now."""
+        for pod in self.lookups.renewed():
+            before, record = self.pods.get(pod.uid), self.waiting.get(pod.uid)
+            waits_for_it = record is not None and record.reason is Reason.VOLUME
+            if before is None or (before == pod and not waits_for_it and not self.lookups.lacks(pod)):
+                continue
+            self.pods[pod.uid] = pod
+            if pod.uid not in self.away:
+                self._sort(pod, before)
 
     def pool_seen(self, pool: Pool) -> None:
         """Take a new or changed warm pool: whose miss it is that a pod waits may be another's now."""
@@ -171,6 +196,8 @@ class World:
             case Handling.FOREIGN_GATE:
                 others = ", ".join(gate for gate in pod.gates if gate != labels.PLAN_GATE)
                 self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.FOREIGN_GATE, detail=others))
+            case _ if lack := self.lookups.lacks(pod):
+                self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.VOLUME, detail=lack))
             case _ if not self.together.is_alone(pod):
                 self._gather(pod)
             case _:
@@ -237,6 +264,7 @@ class World:
 
     def _leave(self, uid: str) -> None:
         self.pods.pop(uid, None)
+        self.lookups.forget(uid)
         self.queue.pop(uid, None)
         self.waiting.leave(uid)
         self.to_say.pop(uid, None)
@@ -247,6 +275,7 @@ class World:
 
     def refresh(self) -> bool:
         """Carry the ledger's changes into the index; return True if room appeared since `requeue_waiting`."""
+        self._look_up_again()
         for name in sorted(self.ledger.take_changed() | self.desk.take_touched()):
             try:
                 self._carry_over(name)
@@ -350,7 +379,10 @@ class World:
     def _has_place(self, pod: Pod, state: NodeState) -> bool:
         if mismatch(pod, state.node) is not None or missing(pod, state):
             return False
-        return not pod.guest.has_rules or self.company.allows(pod, state.node.name)
+        return self._is_welcome(pod, state.node.name)
+
+    def _is_welcome(self, pod: Pod, name: str) -> bool:
+        return not pod.guest.has_rules or self.company.allows(pod, name)
 
     def look_again(self, most_wishes: int, older_than_s: float) -> None:
         """Renew the numbers of pods whose reason was found long ago; queue those that fit after all."""
@@ -369,6 +401,24 @@ class World:
                 self.queue[pod.uid] = pod
             else:
                 self.wait(replace(answer, pod_uid=pod.uid))
+
+    def all_states(self) -> dict[str, NodeState]:
+        """Return the states of all nodes that take pods without a claim, as the index knows them."""
+        return {name: state for name, state in self._states.items() if not self.yard.is_warm(name)}
+
+    def waiting_for_room(self) -> Iterator[tuple[Pod, float]]:
+        """Return the pods that wait for room, and since when (monotonic)."""
+        for pod in self._waiting_for_room():
+            record = self.waiting.get(pod.uid)
+            if record is not None:
+                yield pod, record.since_s
+
+    def gangs_without_room(self) -> Iterator[tuple[Pod, ...]]:
+        """Return the members of gangs that were tried and did not fit, gang by gang."""
+        for key in sorted(self.together.without_room):
+            unit = self.together.roll.standing(key).unit
+            if unit and all(pod.uid in self.pods and pod.uid not in self.away for pod in unit):
+                yield tuple(unit)
 
     def kinds_waiting(self) -> tuple[Pod, ...]:
         """Return the pods that wait for room, one of each kind."""
@@ -472,7 +522,8 @@ class World:
         pod = self.pods.get(uid)
         if pod is None:
             return
-        if handling(pod) in (Handling.PIN, Handling.STEER) and self.together.is_alone(pod):
+        is_plannable = handling(pod) in (Handling.PIN, Handling.STEER) and not self.lookups.lacks(pod)
+        if is_plannable and self.together.is_alone(pod):
             self.queue[uid] = pod
         else:
             self._sort(pod, None)
@@ -480,7 +531,7 @@ class World:
     def read_again(self, fresh: Pod) -> None:
         """Take a pod as read from the API after its patch failed, and plan it again."""
         if fresh.uid in self.pods:
-            self.pods[fresh.uid] = fresh
+            self.pods[fresh.uid] = self.lookups.resolved(fresh)
         self.again(fresh.uid)
 
     def recall(self) -> None:

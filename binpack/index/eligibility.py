@@ -58,7 +58,7 @@ class Eligibility:
 
     def _judge(self, constraints: NodeConstraints, slots: range | set[int], allowed: Bools) -> None:
         """Judge each slot; nodes that differ in nothing the constraints read are judged once."""
-        terms = constraints.terms or ()
+        terms = [*(constraints.terms or ()), *(term for any_of in constraints.volumes for term in any_of)]
         keys = sorted({key for key, _ in constraints.node_selector} | {r.key for term in terms for r in term.labels})
         names_count = any(term.fields for term in terms)
         verdicts: dict[tuple[str, tuple[str | None, ...], tuple[Taint, ...], bool], bool] = {}
