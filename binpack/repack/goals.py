@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
 from binpack.demand import hardest_first
-from binpack.repack.room import Effort, Room, make_room
+from binpack.index import Index
+from binpack.repack.room import Effort, make_room
 from binpack.repack.trial import Trial
 from binpack.repack.values import EmptyNodes, FreeDevices, MakeRoom
 from fleet.device import AskKind, DeviceAsk
 from fleet.plan import Placement, Unplaced
-from fleet.pod import Pod
+from fleet.pod import Berth, Pod
 from fleet.resources import Resources
 
-_MOST_FREE_SEATS = 2000
+_MOST_FREE_SEATS: Final = 2000
+_KINDS: Final = (AskKind.CHOSEN, AskKind.CLASSIC)
 
 
 def seat_all(trial: Trial, goal: MakeRoom, effort: Effort) -> tuple[Unplaced, ...]:
@@ -39,30 +45,49 @@ def seat_all(trial: Trial, goal: MakeRoom, effort: Effort) -> tuple[Unplaced, ..
     return tuple(left_out)
 
 
-def free_devices(trial: Trial, goal: FreeDevices, effort: Effort) -> int | None:
-    """Clear devices for imaginary pods; return for how many, None where there are thousands of such seats already.
+def free_devices(trial: Trial, seats: Iterable[Sequence[Pod]], effort: Effort) -> tuple[Pod, ...]:
+    """Clear devices for imaginary pods, one of each group; return those that were seated."""
+    seated: list[Pod] = []
+    for ways in seats:
+        found = [
+            (room.cost, number, room) for number, way in enumerate(ways) if (room := make_room(trial, way, effort))
+        ]
+        if not found:
+            break
+        _, number, room = min(found, key=lambda one: one[:2])
+        trial.redo(room.steps)
+        seated.append(ways[number])
+    return tuple(seated)
 
-    Devices that are free already are taken by imaginary pods first, so that none of them counts.
+
+def imaginary(goal: FreeDevices) -> tuple[tuple[Pod, ...], ...]:
+    """Return for each seat of the goal the pods that would fill it: of a node for sharing, and of any other."""
+    return tuple(tuple(_imaginary(goal, kind, number) for kind in _KINDS) for number in range(goal.seats))
+
+
+@contextmanager
+def free_ones_taken(index: Index, goal: FreeDevices) -> Iterator[bool]:
+    """Let imaginary pods take all seats of the goal that are free already, so that none of them counts.
+
+    Yields False where there are more than 2,000.
     """
-    for kind in (AskKind.CHOSEN, AskKind.CLASSIC):
-        for number in range(_MOST_FREE_SEATS):
-            pod = _imaginary(goal, kind, number)
-            answer = trial.index.place(pod, with_shortfall=False)
-            if not isinstance(answer, Placement):
-                break
-            trial.seat(pod, answer)
-        else:
-            return None
-    for found in range(goal.seats):
-        rooms: list[Room] = []
-        for kind in (AskKind.CHOSEN, AskKind.CLASSIC):
-            room = make_room(trial, _imaginary(goal, kind, _MOST_FREE_SEATS + found), effort)
-            if room is not None:
-                rooms.append(room)
-        if not rooms:
-            return found
-        trial.redo(min(rooms, key=lambda room: room.cost).steps)
-    return goal.seats
+    taken: list[tuple[Pod, Berth]] = []
+    try:
+        yield all(_all_taken(index, goal, kind, taken) for kind in _KINDS)
+    finally:
+        for pod, berth in reversed(taken):
+            index.give_back(pod, berth)
+
+
+def _all_taken(index: Index, goal: FreeDevices, kind: AskKind, taken: list[tuple[Pod, Berth]]) -> bool:
+    for number in range(_MOST_FREE_SEATS):
+        pod = _imaginary(goal, kind, goal.seats + number)
+        answer = index.place(pod, with_shortfall=False)
+        if not isinstance(answer, Placement):
+            return True
+        index.take(pod, answer.berth)
+        taken.append((pod, answer.berth))
+    return False
 
 
 def empty_nodes(trial: Trial, goal: EmptyNodes) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from binpack.check_moves import check_moves
 from binpack.index import Index
 from binpack.repack.allowance import Allowance
-from binpack.repack.goals import empty_nodes, free_devices, seat_all
+from binpack.repack.goals import empty_nodes, free_devices, free_ones_taken, imaginary, seat_all
+from binpack.repack.large import Aim, Proof, Solve, improved, neighbourhoods
 from binpack.repack.occupants import Occupants
 from binpack.repack.room import Effort
 from binpack.repack.telling import told
-from binpack.repack.trial import Trial
+from binpack.repack.trial import Seating, Trial
 from binpack.repack.values import (
     EmptyNodes,
     FreeDevices,
@@ -25,6 +26,7 @@ from binpack.repack.values import (
     Verdict,
 )
 from binpack.state import NodeState
+from fleet.plan import Reason, SolveStatus, Unplaced
 
 
 def propose(
@@ -38,6 +40,7 @@ def propose(
     past: Iterable[PastMove] = (),
     closed: Collection[str] = (),
     effort: Effort | None = None,
+    solve: Solve | None = None,
 ) -> MovePlan:
     """Return moves that lead to the goal, or as near as the budget allows; nothing is left booked.
 
@@ -51,13 +54,14 @@ def propose(
         past: Moves of the last hour, and those still under way.
         closed: Nodes that no pod may be moved to.
         effort: How far to search.
+        solve: The solver that may improve what the index's search finds, and proves how good it is; None = neither.
     """
     emptied = goal.nodes if isinstance(goal, EmptyNodes) else ()
     allowance = Allowance(budget, past, now_s, emptied=emptied, closed=closed)
     has_budget = allowance.pods > 0
     known = index.arrays.slots
     trial = Trial(index, Occupants(index, (one for one in pods if one.berth.node in known)), allowance)
-    plan = _reach(trial, goal, effort or Effort())
+    plan = _reach(trial, goal, effort or Effort(), solve)
     if plan.verdict is Verdict.NOTHING_FOUND and not has_budget:
         plan = replace(plan, verdict=Verdict.NO_BUDGET)
     violations = check_moves(states, pods, goal.pods if isinstance(goal, MakeRoom) else (), plan)
@@ -68,15 +72,48 @@ def propose(
     return plan
 
 
-def _reach(trial: Trial, goal: Goal, effort: Effort) -> MovePlan:
-    if isinstance(goal, MakeRoom):
-        unplaced = seat_all(trial, goal, effort)
-        return told(trial, goal, effort, wanted=len(goal.pods), missed=len(unplaced), unplaced=unplaced)
-    if isinstance(goal, FreeDevices):
-        found = free_devices(trial, goal, effort)
-        if found is None:
-            trial.undo(0)
-            return MovePlan(verdict=Verdict.NOT_NEEDED, detail="there are thousands of such seats already")
-        return told(trial, goal, effort, wanted=goal.seats, missed=goal.seats - found)
-    freed = empty_nodes(trial, goal)
-    return told(trial, goal, effort, wanted=len(set(goal.nodes)), missed=len(set(goal.nodes)) - len(freed), freed=freed)
+def _reach(trial: Trial, goal: Goal, effort: Effort, solve: Solve | None) -> MovePlan:
+    match goal:
+        case MakeRoom():
+            return _room(trial, goal, effort, solve)
+        case FreeDevices():
+            with free_ones_taken(trial.index, goal) as is_worth_it:
+                if not is_worth_it:
+                    return MovePlan(verdict=Verdict.NOT_NEEDED, detail="there are thousands of such seats already")
+                seated = free_devices(trial, imaginary(goal), effort)
+                proof = _improved(trial, Aim(waiting=seated, is_gang=True), effort, solve)
+                return told(trial, goal, effort, proof, wanted=goal.seats, missed=goal.seats - len(seated))
+        case EmptyNodes():
+            freed = empty_nodes(trial, goal)
+            proof = _improved(trial, Aim(shut=frozenset(freed)), effort, solve)
+            wanted = len(set(goal.nodes))
+            return told(trial, goal, effort, proof, wanted=wanted, missed=wanted - len(freed), freed=freed)
+
+
+def _room(trial: Trial, goal: MakeRoom, effort: Effort, solve: Solve | None) -> MovePlan:
+    unplaced = {one.pod_uid: one for one in seat_all(trial, goal, effort)}
+    readable = tuple(pod for pod in goal.pods if not pod.problems)
+    proof = Proof(status=SolveStatus.NOT_ASKED)
+    if unplaced or trial.shifts:
+        proof = _improved(trial, Aim(waiting=readable, is_gang=goal.is_gang), effort, solve)
+    seated = {step.pod.uid for step in trial.steps if isinstance(step, Seating)}
+    left_out = tuple(
+        unplaced.get(pod.uid)
+        or Unplaced(pod_uid=pod.uid, reason=Reason.INSUFFICIENT, detail="others of the batch take its room")
+        for pod in goal.pods
+        if pod.uid not in seated
+    )
+    return told(trial, goal, effort, proof, wanted=len(goal.pods), missed=len(left_out), unplaced=left_out)
+
+
+def _improved(trial: Trial, aim: Aim, effort: Effort, solve: Solve | None) -> Proof:
+    """Ask the solver, first about the nodes touched and those nearest to fitting a waiting pod, then further ones."""
+    if solve is None or not (trial.steps or aim.waiting):
+        return Proof(status=SolveStatus.NOT_ASKED)
+    proof = Proof(status=SolveStatus.NOT_ASKED)
+    for nodes in neighbourhoods(trial, aim, effort):
+        proof = improved(trial, nodes, aim, effort, solve)
+        seated = {step.pod.uid for step in trial.steps if isinstance(step, Seating)}
+        if all(pod.uid in seated for pod in aim.waiting):
+            break
+    return proof

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from binpack.index import Index
+from binpack.repack.large import Proof
 from binpack.repack.room import Effort
 from binpack.repack.trial import Seating, Shift, Step, Trial
 from binpack.repack.values import EmptyNodes, FreeDevices, Goal, MakeRoom, Move, MovePlan, MoveReason, Verdict
@@ -15,6 +16,7 @@ def told(
     trial: Trial,
     goal: Goal,
     effort: Effort,
+    proof: Proof,
     *,
     wanted: int,
     missed: int,
@@ -27,6 +29,7 @@ def told(
         trial: Steps from the first one on.
         goal: What they are for.
         effort: Says what a move costs.
+        proof: What the solver said of the steps.
         wanted: Pods, seats or nodes that the goal names; missed: of them not reached.
         missed: See `wanted`.
         unplaced: Waiting pods left out.
@@ -54,6 +57,8 @@ def told(
         freed_devices=freed_devices,
         freed_nodes=freed,
         objective=cost,
+        bound=None if proof.gap is None else cost - proof.gap,
+        solve_status=proof.status,
         detail=f"{wanted - missed} of {wanted} reached",
     )
 

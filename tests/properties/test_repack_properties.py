@@ -7,11 +7,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binpack.check_moves import check_moves
+from binpack.demand import demand_milli
 from binpack.repack.propose import propose
 from binpack.repack.values import EmptyNodes, FreeDevices, MakeRoom, MoveBudget, Verdict
+from binpack.solver.instance import Budget
+from binpack.solver.solve import solve
 from fleet.plan import Placement
 from tests.support.repacking import scenes
 
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 AMPLE = MoveBudget(pods_per_hour=1000, per_service=1000, per_node=1000)
 
@@ -31,8 +35,12 @@ def goals(draw, scene):
             return MakeRoom(pods=scene.waiting, is_gang=draw(st.booleans()))
 
 
-def run(scene, goal, budget, index=None):
-    return propose(index or scene.index(), scene.states(), scene.movables, goal, budget, 0.0)
+def run(scene, goal, budget, index=None, solve=None):
+    return propose(index or scene.index(), scene.states(), scene.movables, goal, budget, 0.0, solve=solve)
+
+
+def by_patterns(question):
+    return solve(question, Budget(deterministic_s=0.05))
 
 
 @MANY
@@ -46,6 +54,26 @@ def test_a_proposal_breaks_no_rule_and_leaves_the_index_as_it_was(data, scene, b
     assert "did not hold" not in plan.detail
     waiting = scene.waiting if isinstance(goal, MakeRoom) else ()
     assert not check_moves(scene.states(), scene.movables, waiting, plan, budget)
+
+
+@FEW
+@given(st.data(), scenes(), budgets)
+def test_the_solver_breaks_no_rule_either_and_never_makes_it_worse(data, scene, budget):
+    goal = data.draw(goals(scene))
+    first, plan = run(scene, goal, budget), run(scene, goal, budget, solve=by_patterns)
+    waiting = scene.waiting if isinstance(goal, MakeRoom) else ()
+    assert "did not hold" not in plan.detail
+    assert not check_moves(scene.states(), scene.movables, waiting, plan, budget)
+    assert left_out(goal, plan) <= left_out(goal, first)
+    if left_out(goal, plan) == left_out(goal, first) and plan.freed_nodes == first.freed_nodes:
+        assert plan.objective <= first.objective + 1e-6
+    assert plan.bound is None or plan.bound <= plan.objective + 1e-6
+
+
+def left_out(goal, plan):
+    placed = {placement.pod_uid for placement in plan.placements}
+    pods = goal.pods if isinstance(goal, MakeRoom) else ()
+    return sum(demand_milli(pod) for pod in pods if pod.uid not in placed)
 
 
 @MANY
