@@ -134,16 +134,20 @@ def _freed(trial: Trial, names: Sequence[str], waiting: tuple[Pod, ...], steps: 
     if not movables or any(_is_beyond(trial.index, pod) for pod in waiting):
         return None
     groups: dict[object, list[Pod]] = {}
-    for one in movables:
-        groups.setdefault((kind_of(one.pod), one.berth.node), []).append(one.pod)
     for pod in waiting:
         groups.setdefault((kind_of(pod), ""), []).append(pod)
-    if len(groups) > _MOST_KINDS:
-        return None
-    homes = {one.pod.uid: one.berth.node for one in movables}
+    kept: list[Movable] = []
+    for one in movables:
+        group = kind_of(one.pod), one.berth.node
+        if group in groups or len(groups) < _MOST_KINDS:
+            groups.setdefault(group, []).append(one.pod)
+            kept.append(one)
+        elif one.pod.uid in moved:
+            return None
+    homes = {one.pod.uid: one.berth.node for one in kept}
     kinds = tuple(map(tuple, groups.values()))
     return _Freed(
-        movables=tuple(movables),
+        movables=tuple(kept),
         waiting=waiting,
         kinds=kinds,
         home=tuple(homes.get(kind[0].uid, "") for kind in kinds),

@@ -84,11 +84,11 @@ def _reason(goal: Goal, steps: Sequence[Step], place: int) -> MoveReason:
     shift = steps[place]
     assert isinstance(shift, Shift)
     node = shift.movable.berth.node
-    if isinstance(goal, EmptyNodes):
+    if isinstance(goal, EmptyNodes) and node in goal.nodes:
         return MoveReason.EMPTIES_NODE
     for later in steps[place + 1 :]:
         if isinstance(later, Shift) and later.target.node == node:
             return MoveReason.GIVES_WAY
         if isinstance(later, Seating) and later.placement.berth.node == node:
             return MoveReason.FREES_DEVICES if isinstance(goal, FreeDevices) else MoveReason.MAKES_ROOM
-    return MoveReason.MAKES_ROOM
+    return MoveReason.LEAVES_LESS_WASTE

@@ -17,6 +17,7 @@ class MoveReason(Enum):
     GIVES_WAY = "GivesWay"  # another pod that moves takes what it held
     FREES_DEVICES = "FreesDevices"  # devices nobody else uses become whole
     EMPTIES_NODE = "EmptiesNode"  # its node is to be given up
+    LEAVES_LESS_WASTE = "LeavesLessWaste"  # what is free is worth more afterwards
 
 
 class Verdict(Enum):
