@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,25 +15,33 @@ from fleet.dra import ClaimChoice
 from fleet.plan import Reason, Unplaced
 from fleet.pod import Pod
 
+Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 _MOST_COLUMNS = 64
+_ENOUGH = 64  # nodes that can satisfy a wish: among so many the cheapest is cheap
+_MORE = 16  # others that are looked at with every question, so that at last all are known
 
 
 @dataclass(slots=True)
 class _Column:
-    """Costs of one wish by slot, true as of the desk's clock `at` but for the nodes in `stale`."""
+    """Costs of one wish by slot, true as of the desk's clock `at` where `is_known`.
+
+    Attributes:
+        moved: Names of nodes that were known and changed since.
+    """
 
     cost: Floats
+    is_known: Bools
     at: int
-    stale: set[str]
+    moved: set[str]
 
 
 class ClaimsBySlot:
     """The claims' part of an index: a cost for each slot, inf where they cannot be satisfied.
 
-    A pod without claims never gets here. The first pod of a kind costs a search on each node; later ones only on nodes
-    that changed.
+    A pod without claims never gets here. Nodes are looked at for a kind of claims as they are needed: those that
+    changed at every question, others the cheapest first until there is choice enough, and all where there is none.
     """
 
     def __init__(self, desk: Desk) -> None:
@@ -43,27 +51,43 @@ class ClaimsBySlot:
     def node_moved(self, name: str) -> None:
         """Note that the node has another slot, or has come."""
         for column in self._columns.values():
-            column.stale.add(name)
+            column.moved.add(name)
 
-    def charge(self, pod: Pod, cost: Floats, slots: Mapping[str, int]) -> None:
+    def charge(self, pod: Pod, cost: Floats, slots: Mapping[str, int], name_of: Callable[[int], str]) -> None:
         """Add what the pod's claims cost to the cost by slot, in place; inf where they cannot be satisfied.
 
         Args:
             pod: It has claims.
             cost: By slot.
             slots: Of all nodes of the index, by name.
+            name_of: The other way round.
         """
         wish = self.desk.wish(pod)
         if isinstance(wish, Pending):
             cost[:] = np.inf
             return
         column = self._column(wish, len(cost))
-        for name in self._stale(column, slots):
-            answer = self.desk.offer(name, wish)
-            column.cost[slots[name]] = answer.cost if isinstance(answer, Chosen) else np.inf
-        column.stale.clear()
-        column.at = self.desk.clock
+        self._renew(column, slots)
+        is_open = cost < np.inf
+        for slot in [slots[name] for name in column.moved if name in slots]:
+            if is_open[slot]:
+                self._look(column, slot, name_of(slot), wish)
+        column.moved.clear()
+        new = np.flatnonzero(is_open & ~column.is_known[: len(cost)])
+        enough = max(_ENOUGH - int((is_open & (column.cost[: len(cost)] < np.inf)).sum()), 0)
+        for number, slot in enumerate(new[np.argsort(cost[new], kind="stable")].tolist()):
+            if enough <= 0 and number >= _MORE:
+                break
+            enough -= self._look(column, slot, name_of(slot), wish)
         cost += column.cost[: len(cost)]
+
+    def _look(self, column: _Column, slot: int, name: str, wish: Wish) -> bool:
+        """Find out what the wish costs on a node; return True if it can be satisfied there."""
+        answer = self.desk.offer(name, wish)
+        is_possible = isinstance(answer, Chosen)
+        column.cost[slot] = answer.cost if isinstance(answer, Chosen) else np.inf
+        column.is_known[slot] = True
+        return is_possible
 
     def choices(self, pod: Pod, node: str) -> tuple[ClaimChoice, ...]:
         """Return the devices for the pod's claims on a node on which they cost less than inf."""
@@ -95,18 +119,28 @@ class ClaimsBySlot:
         if column is None:
             if len(self._columns) >= _MOST_COLUMNS:
                 del self._columns[next(iter(self._columns))]
-            column = self._columns[wish.key] = _Column(np.full(count, np.inf), -1, set())
-        if len(column.cost) < count:
-            column.cost = np.concatenate([column.cost, np.full(count - len(column.cost), np.inf)])
+            column = self._columns[wish.key] = _Column(np.zeros(0), np.zeros(0, np.bool_), self.desk.clock, set())
+        more = count - len(column.cost)
+        if more > 0:
+            column.cost = np.concatenate([column.cost, np.full(more, np.inf)])
+            column.is_known = np.concatenate([column.is_known, np.zeros(more, np.bool_)])
         return column
 
-    def _stale(self, column: _Column, slots: Mapping[str, int]) -> list[str]:
+    def _renew(self, column: _Column, slots: Mapping[str, int]) -> None:
+        """Forget what changed since the column was asked last."""
         desk = self.desk
-        if column.at < desk.all_changed_at or column.at < 0:
-            return list(slots)
-        if column.at < desk.clock:
-            column.stale.update(desk.changed_since(column.at))
-        return [name for name in column.stale if name in slots]
+        if column.at < desk.all_changed_at:
+            column.is_known[:] = False
+            column.cost[:] = np.inf
+            column.moved.clear()
+        elif column.at < desk.clock:
+            column.moved.update(desk.changed_since(column.at))
+        for name in column.moved:
+            slot = slots.get(name)
+            if slot is not None:
+                column.is_known[slot] = False
+                column.cost[slot] = np.inf
+        column.at = desk.clock
 
 
 _ORDER = {

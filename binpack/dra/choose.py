@@ -23,6 +23,7 @@ from fleet.dra import MOST_RESULTS, NODE_NAME_FIELD, Allocation, ClaimChoice, De
 _MOST_STEPS = 20_000
 _LATER_WAY = 100_000.0  # a way further down a prioritised list costs more than any choice of devices within one
 _PER_FREE_PEER = 1.0  # of nodes alike in all else, the one with the fewest free devices of the kind is taken
+_NOTHING: Mapping[tuple[str, str], int] = {}
 _SHARES = UUID("5f0c1c2a-9f0b-5f55-9a4e-6f1d3b1f7a11")
 
 
@@ -41,8 +42,13 @@ class Obstacle(Enum):
 class Chosen:
     """Devices for every claim, and what they cost (milli-GPU)."""
 
-    choices: tuple[ClaimChoice, ...]
+    search: _Search | None
     cost: float
+
+    @property
+    def choices(self) -> tuple[ClaimChoice, ...]:
+        """Return the allocations; of many nodes' answers only one's are ever asked."""
+        return tuple(self.search.choices()) if self.search is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ def choose(
     """
     search = _Search(node, wants, reach, suitable, books, values)
     if search.claim(0):
-        return Chosen(tuple(search.choices()), search.cost)
+        return Chosen(search, search.cost)
     if search.steps >= _MOST_STEPS:
         return Refused(Obstacle.TOO_LONG)
     refused = search.refused or Refused(Obstacle.CONSTRAINT)
@@ -203,6 +209,8 @@ class _Search:
 
     def _used(self, cell: Cell) -> Mapping[tuple[str, str], int]:
         """Return what is drawn of the pool, held or taken in this search."""
+        if not cell.device.uses:
+            return _NOTHING
         held = self.books.counters(cell.pool.id)
         more = self.drawn.get(cell.pool.id)
         return {key: held.get(key, 0) + more.get(key, 0) for key in {*held, *more}} if more else held

@@ -239,7 +239,7 @@ class Desk:
         if any(not allocation.reaches(node, node_labels) for allocation in wish.given):
             return Refused(Obstacle.HELD_ELSEWHERE)
         if not wish.wants:
-            return Chosen((), 0.0)
+            return Chosen(None, 0.0)
         reach = self.pools.reach(node)
         return choose(
             node, wish.wants, reach, lambda way: self._suitable(node, reach, way)[0], self.books, self._values

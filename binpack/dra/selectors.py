@@ -23,6 +23,13 @@ from fleet.errors import QuantityError
 
 # Of a map with a name that is missing, Kubernetes returns an empty one.
 _DOMAINS: Final = re.compile(r"""\.\s*(?:attributes|capacity)\s*\[\s*(?:"([^"]+)"|'([^']+)')\s*\]""")
+_READS: Final = re.compile(
+    r"""\bdevice\.(attributes|capacity)\[["']([^"']+)["']\]\.([A-Za-z_][A-Za-z0-9_]*)(?!\s*\()"""
+)
+_MENTIONS: Final = re.compile(r"\b(?:attributes|capacity)\b")
+_DEVICE: Final = re.compile(r"\bdevice\b")
+_PLAIN_DEVICE: Final = re.compile(r"\bdevice\.(?:driver|allowMultipleAllocations|attributes|capacity)\b")
+_MOST_VERDICTS: Final = 65_536
 _LONGEST_TEXT: Final = 160
 _NANO: Final = 10**9
 
@@ -39,41 +46,88 @@ class Trouble:
     is_unmodelled: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A compiled expression.
+
+    Attributes:
+        domains: Domains that it names: an empty map stands for those that a device lacks.
+        reads: All it reads of a device beside driver and sharing, as ("attributes" or "capacity", domain, name); None =
+            that cannot be told from its text.
+    """
+
+    compiled: Any
+    domains: frozenset[str]
+    reads: tuple[tuple[str, str, str], ...] | None
+
+
 class Selectors:
-    """Compiles each expression once."""
+    """Compiles each expression once, and judges devices once that are alike in what the expression reads."""
 
     def __init__(self) -> None:
         self._env: Any = None  # made for the first expression: most clusters never have one
-        self._programs: dict[str, tuple[Any, frozenset[str]] | Trouble] = {}
+        self._programs: dict[str, _Program | Trouble] = {}
+        self._verdicts: dict[tuple[object, ...], bool | Trouble] = {}
 
     def judge(self, expression: str, driver: str, device: PoolDevice) -> bool | Trouble:
         """Return whether the device matches, or why nobody can say."""
         program = self._program(expression)
         if isinstance(program, Trouble):
             return program
-        compiled, domains = program
-        found = compiled.eval(data={"device": _facts(driver, device, domains)})
-        value = found.plain_value()
-        if isinstance(value, bool):
-            return value
-        return Trouble(
-            text=f"{_short(expression)} fails on {driver}/{device.name}: {_short(str(value))}", is_unmodelled=False
-        )
+        if program.reads is None:
+            return _judged(program, expression, driver, device)
+        key = (expression, driver, device.is_multiple, *(_read(device, driver, *one) for one in program.reads))
+        known = self._verdicts.get(key)
+        if known is None:
+            if len(self._verdicts) >= _MOST_VERDICTS:
+                self._verdicts.clear()
+            known = self._verdicts[key] = _judged(program, expression, driver, device)
+        return known
 
-    def _program(self, expression: str) -> tuple[Any, frozenset[str]] | Trouble:
+    def _program(self, expression: str) -> _Program | Trouble:
         known = self._programs.get(expression)
         if known is None:
-            domains = frozenset(first or second for first, second in _DOMAINS.findall(expression))
             if self._env is None:
                 self._env = _environment()
             try:
-                known = (self._env.compile(expression), domains)
+                domains = frozenset(first or second for first, second in _DOMAINS.findall(expression))
+                known = _Program(self._env.compile(expression), domains, _reads(expression))
             except Exception as error:
                 # Broad on purpose: the library names no type for expressions that it cannot compile.
                 text = f"selector {_short(expression)} cannot be evaluated: {_short(str(error))}"
                 known = Trouble(text=text, is_unmodelled=True)
             self._programs[expression] = known
         return known
+
+
+def _judged(program: _Program, expression: str, driver: str, device: PoolDevice) -> bool | Trouble:
+    found = program.compiled.eval(data={"device": _facts(driver, device, program.domains)})
+    value = found.plain_value()
+    if isinstance(value, bool):
+        return value
+    text = f"{_short(expression)} fails on {driver}/{device.name}: {_short(str(value))}"
+    return Trouble(text=text, is_unmodelled=False)
+
+
+def _reads(expression: str) -> tuple[tuple[str, str, str], ...] | None:
+    """Return what the expression reads where every mention of a map is `device.map["domain"].name`, else None."""
+    found = _READS.findall(expression)
+    if len(found) != len(_MENTIONS.findall(expression)) or len(_DEVICE.findall(expression)) != len(
+        _PLAIN_DEVICE.findall(expression)
+    ):
+        return None
+    return tuple(sorted({(kind, domain, name) for kind, domain, name in found}))
+
+
+def _read(device: PoolDevice, driver: str, kind: str, domain: str, name: str) -> object:
+    """Return one attribute or capacity, None where the device lacks it; True and 1 are told apart."""
+    if kind == "attributes":
+        value = device.attributes.get(f"{domain}/{name}")
+        return (type(value), value)
+    one = device.capacity.get(f"{domain}/{name}")
+    if one is None and domain == driver:
+        one = device.capacity.get(name)
+    return None if one is None else one.value
 
 
 def _facts(driver: str, device: PoolDevice, domains: frozenset[str]) -> dict[str, Any]:

@@ -253,7 +253,7 @@ class Index:
             cost += priced * self._price[arrays.node_model[: arrays.count]]
         self._by_slot.charge(pod, cost)
         if pod.resource_claims and self._claims is not None:
-            self._claims.charge(pod, cost, arrays.slots)
+            self._claims.charge(pod, cost, arrays.slots, arrays.name)
         if arrays.leaving:
             cost[list(arrays.leaving)] += _LAST_RESORT_MILLI
         if self._kept:
