@@ -47,6 +47,7 @@ class Options:
         has_scaler: Run our scaler; it knows one balancer, `local`, by the exporter at the port kept for it.
         has_warmpool: Run our warm pool's controller; it plays the cloud of pools with provider kwok.
         has_policies: Apply manifests/overlays/kwok (definitions, rights, admission policies).
+        has_pod_groups: Serve PodGroups, which Kubernetes 1.37 does only where the feature GenericWorkload is turned on.
         has_stock_scheduler: Leave kube-scheduler as it comes: one profile, no extender; for comparisons.
     """
 
@@ -56,6 +57,10 @@ class Options:
     has_warmpool: bool = True
     has_policies: bool = True
     has_stock_scheduler: bool = False
+    has_pod_groups: bool = False
+
+
+_POD_GROUPS = "--feature-gates=GenericWorkload=true"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +101,9 @@ def components(
     """Return the processes in the order in which they may start; all but the first two need the API server."""
     found = [
         _etcd(layout, ports, binaries),
-        _apiserver(layout, ports, binaries),
+        _apiserver(layout, ports, options, binaries),
         _controller_manager(layout, ports, binaries),
-        _scheduler(layout, ports, binaries),
+        _scheduler(layout, ports, options, binaries),
         _kwok(layout, ports, binaries),
     ]
     if options.has_extender:
@@ -135,7 +140,7 @@ def _etcd(layout: Layout, ports: Mapping[str, int], binaries: Mapping[str, str])
     )
 
 
-def _apiserver(layout: Layout, ports: Mapping[str, int], binaries: Mapping[str, str]) -> Component:
+def _apiserver(layout: Layout, ports: Mapping[str, int], options: Options, binaries: Mapping[str, str]) -> Component:
     pki, port = layout.pki, ports[API]
     return Component(
         name=API,
@@ -159,6 +164,7 @@ def _apiserver(layout: Layout, ports: Mapping[str, int], binaries: Mapping[str, 
             "--enable-priority-and-fairness=false",
             "--max-requests-inflight=0",
             "--max-mutating-requests-inflight=0",
+            *([_POD_GROUPS, "--runtime-config=scheduling.k8s.io/v1beta1=true"] if options.has_pod_groups else []),
         ),
         probe=Probe(port=port, path="/readyz", is_tls=True),
     )
@@ -188,7 +194,7 @@ def _controller_manager(layout: Layout, ports: Mapping[str, int], binaries: Mapp
     )
 
 
-def _scheduler(layout: Layout, ports: Mapping[str, int], binaries: Mapping[str, str]) -> Component:
+def _scheduler(layout: Layout, ports: Mapping[str, int], options: Options, binaries: Mapping[str, str]) -> Component:
     name = "kube-scheduler"
     return Component(
         name=name,
@@ -197,6 +203,7 @@ def _scheduler(layout: Layout, ports: Mapping[str, int], binaries: Mapping[str, 
             *_serving(layout, ports[name]),
             *_delegating(_client(layout, name)),
             f"--config={layout.config / 'scheduler.yaml'}",
+            *([_POD_GROUPS] if options.has_pod_groups else []),
         ),
         probe=Probe(port=ports[name], path="/readyz", is_tls=True),
     )

@@ -50,6 +50,7 @@ class Together:
         tenants: Who holds something, by node.
         called: Gangs that changed since they were looked at.
         due: Gangs that can be placed now, as far as is known.
+        short: Gangs of which members are missing: what was said of them may be old.
         without_room: Gangs that were tried and did not fit: due again when room appears.
     """
 
@@ -59,6 +60,7 @@ class Together:
         self.called: set[Key] = set()
         self.due: set[Key] = set()
         self.without_room: set[Key] = set()
+        self.short: set[Key] = set()
         self._seated: dict[str, Pod] = {}
         self._going_until_s: dict[str, float] = {}
         self._refused_since_s: dict[str, float] = {}

@@ -161,9 +161,22 @@ class Turns:
                 seen += more
                 window = arrived(window, self._clock.monotonic_s(), more)
 
+    def _seated(self, batch: Sequence[Pod]) -> list[Pod]:
+        """Send successors of pods that move to the seats that are kept for them; return the others."""
+        others: list[Pod] = []
+        for pod in batch:
+            seat = self._world.moves.seat_for(pod)
+            if seat is None:
+                others.append(pod)
+            else:
+                self._world.depart(*seat)
+                self._start(self._carrier.carry(*seat))
+        return others
+
     async def _plan(self, batch: Sequence[Pod]) -> None:
         """Decide on the batch and carry it out; where that fails, halve it until who is to blame stands alone."""
-        parts, faults = [batch], 0
+        batch = self._seated(batch)
+        parts, faults = [batch] if batch else [], 0
         while parts:
             part = parts.pop()
             try:
@@ -308,6 +321,8 @@ class Turns:
         if world.refresh():
             self._wake.set()
         world.look_again(_LOOK_AGAIN_WISHES, _LOOK_AGAIN_S)
+        world.together.called |= world.together.short
+        world.call_rolls()
         self._usher.settle()
         self._usher.preempt()
         if world.queue or world.together.due:

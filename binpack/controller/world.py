@@ -228,6 +228,7 @@ class World:
             ready = [pod for pod in gang.ready if pod.uid in self.pods and pod.uid not in self.away and not pod.seat]
             self.together.due.discard(gang.key)
             self.together.without_room.discard(gang.key)
+            self.together.short.discard(gang.key)
             if gang.call is Call.WHOLE:
                 if ready:
                     self.together.due.add(gang.key)
@@ -236,7 +237,8 @@ class World:
                     record = self.waiting.get(pod.uid)
                     if record is None or record.reason not in CAPACITY:
                         self.queue[pod.uid] = pod
-            else:
+            elif ready:
+                self.together.short.add(gang.key)
                 for pod in ready:
                     self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.GANG_INCOMPLETE, detail=gang.text))
 

@@ -78,7 +78,7 @@ class Standing:
                 return f"members of gang {name} tell different sizes in the label {labels.GANG_SIZE}"
             case _:
                 here = self.placed + len(self.ready)
-                return f"gang {name} needs {self.size} members at once, {here} are there"
+                return f"gang {name} needs {self.size} members at once; there are {here} so far"
 
 
 class Roll:

@@ -31,7 +31,7 @@ async def test_nobody_is_seated_before_the_last_member_is_there():
         await bridge.pass_s(2)
         assert bridge.writer.said("seat") == []
         record = bridge.world.waiting.get("uid-p0")
-        assert (record.reason, record.text) == (Reason.GANG_INCOMPLETE, "gang g needs 4 members at once, 3 are there")
+        assert (record.reason, record.text) == (Reason.GANG_INCOMPLETE, "gang g needs 4 members at once; there are 3 so far")
         bridge.see(member("p3"))
         await bridge.pass_s(1)
         bridge.catch_up()
