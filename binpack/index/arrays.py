@@ -92,6 +92,7 @@ class Arrays:
         self._by_slot: dict[str, npt.NDArray[np.int64]] = {}
         self._extended: dict[str, Ints] = {}
         self.instances: Instances | None = None
+        self.knows_memory = False  # of any device
         self._allocate(64, 8)
 
     def _allocate(self, capacity: int, width: int) -> None:
@@ -150,6 +151,7 @@ class Arrays:
         arrays.models = list(models)
         arrays._model_of = {model: number for number, model in enumerate(models)}
         arrays.count = len(columns["live"])
+        arrays.knows_memory = bool(columns["total_mib"].any())
         arrays._bind(arrays.count, columns["free_milli"].shape[1])
         return arrays
 
@@ -321,6 +323,7 @@ class Arrays:
         for position, d in enumerate(devices):
             self.free_milli[slot, position] = _clamped(d.free_milli)
             if d.free_mib is not None:  # a total of 0 stands for "unknown"
+                self.knows_memory = True
                 self.free_mib[slot, position] = _clamped(d.free_mib)
                 self.total_mib[slot, position] = max(1, _clamped(d.device.memory_mib or d.free_mib))
             self.users[slot, position] = d.users
