@@ -2,7 +2,7 @@
 
     whole device, alone:         1000 + 10 log2(1 + largest capacity)      the smallest that will do goes first
     drawing on shared counters:  1000 (V(before) - V(after)) / V(untouched)
-                                 V = sum of (largest part of a counter that it takes)^2 over devices still to be had
+                                 V = sum of (mean part that it takes of its counters)^2 over devices still to be had
     part of a capacity:          1000 (f^2 - (f - a)^2),  f = least free part of its capacities, a = what goes of it
 
 Both squares favour what is broken already over what is whole: a partition goes beside other partitions, and of two
@@ -116,16 +116,13 @@ def _worth(pool: Pool, cells: list[Cell], used: Mapping[tuple[str, str], int]) -
 
 
 def _size(pool: Pool, cell: Cell) -> float:
-    """Return the largest part of a counter that the device takes, 0..1."""
-    return max(
-        (
-            amount / pool.counters[counter_set][name]
-            for counter_set, amounts in cell.device.uses
-            for name, amount in amounts
-            if pool.counters[counter_set][name]
-        ),
-        default=0.0,
-    )
+    """Return which part of its counter sets the device takes, mean over their counters, 0..1."""
+    parts = [
+        sum(amount / pool.counters[counter_set][name] for name, amount in amounts if pool.counters[counter_set][name])
+        / max(1, len(pool.counters[counter_set]))
+        for counter_set, amounts in cell.device.uses
+    ]
+    return sum(parts) / max(1, len(parts))
 
 
 def _part(cell: Cell, consumed: Mapping[str, int], more: Mapping[str, int]) -> float:
