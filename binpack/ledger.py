@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from binpack.books import Account, Holding, account, holding_at, seat_holding
-from binpack.moving_seats import MovingSeats, is_seat_key
+from binpack.moving_seats import MovingSeats, is_seat_key, seat_key
 from binpack.state import NodeState
 from fleet.node import Node
 from fleet.pod import Berth, Pod
@@ -147,6 +147,10 @@ class Ledger:
     def forget_move(self, uid: str) -> None:
         """Keep no seat for a pod whose mark was not written."""
         self._keep(self._seats.forget(uid))
+
+    def keeps_seat(self, uid: str) -> bool:
+        """Return True if a seat is kept for the successor of this pod, and nobody has it yet."""
+        return seat_key(uid) in self._booked
 
     # -- reading -----------------------------------------------------------------------------------------------
 

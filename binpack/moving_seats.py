@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from binpack.books import Holding, holding_at
-from fleet.pod import Pod
+from fleet.pod import Berth, Pod
 
 _MARK = "/moving"
 
@@ -35,10 +35,7 @@ class MovingSeats:
         """
         if pod.moving_to is not None and pod.is_live:
             self._assumed.discard(pod.uid)
-            seat = holding_at(pod, pod.moving_to.node, pod.moving_to.devices or None)
-            # What the pod is by name is booked for the pod itself.
-            self._wanted[pod.uid] = replace(seat, key=f"{pod.key} (moving)", is_seat=True)
-            yield self._booking(pod.uid)
+            yield self._want(pod, pod.moving_to)
         elif pod.uid not in self._assumed and self._wanted.pop(pod.uid, None) is not None:
             yield self._booking(pod.uid)
         yield from self._replaces(pod.uid, pod.moved_from if holds else "")
@@ -52,8 +49,9 @@ class MovingSeats:
 
     def assume(self, pod: Pod) -> Iterator[Booking]:
         """Keep the seat of a pod whose mark is being written, until the API shows it, or `forget`."""
-        yield from self.pod(pod, holds=True)
-        self._assumed.add(pod.uid)
+        if pod.moving_to is not None:
+            yield self._want(pod, pod.moving_to)
+            self._assumed.add(pod.uid)
 
     def forget(self, uid: str) -> Iterator[Booking]:
         """Take note that a pod is not being moved after all."""
@@ -65,6 +63,12 @@ class MovingSeats:
     def released(self, uid: str) -> Iterator[Booking]:
         """Take note that a pod does not hold what it was assumed to."""
         yield from self._replaces(uid, "")
+
+    def _want(self, pod: Pod, berth: Berth) -> Booking:
+        seat = holding_at(pod, berth.node, berth.devices or None)
+        # What the pod is by name is booked for the pod itself.
+        self._wanted[pod.uid] = replace(seat, key=f"{pod.key} (moving)", is_seat=True)
+        return self._booking(pod.uid)
 
     def _replaces(self, uid: str, old: str) -> Iterator[Booking]:
         """Let `old` be whom a pod replaces; "" = nobody."""
@@ -84,7 +88,12 @@ class MovingSeats:
             yield self._booking(old)
 
     def _booking(self, old: str) -> Booking:
-        return old + _MARK, None if old in self._successors else self._wanted.get(old)
+        return seat_key(old), None if old in self._successors else self._wanted.get(old)
+
+
+def seat_key(uid: str) -> str:
+    """Return under which key the seat of a pod that moves is booked."""
+    return uid + _MARK
 
 
 def is_seat_key(key: str) -> bool:

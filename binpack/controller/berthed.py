@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from binpack.books import is_agent
-from fleet import labels
 from fleet.pod import Pod
 
 
 class Berthed:
-    """Bound and pinned pods by uid.
+    """Bound and pinned pods by uid, but for those that are part of their node.
 
     Attributes:
         moving: Those that are being moved.
         moved: Those that take the place of one, until its move is over.
-
-    Args:
-        keeps_all: False = only pods that tolerate the taint of some warm pool, for only they can be on its nodes, and
-            those that are being moved.
     """
 
-    def __init__(self, *, keeps_all: bool = False) -> None:
-        self._keeps_all = keeps_all
+    def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
         self._of_owner: dict[str, set[str]] = {}
         self.moving: dict[str, Pod] = {}
@@ -36,7 +30,8 @@ class Berthed:
 
     def seen(self, pod: Pod) -> None:
         """Take a new or changed pod."""
-        if not self._is_kept(pod):
+        has_berth = pod.node_name or (pod.pinned_node and not pod.gates)
+        if not (has_berth and pod.is_live) or is_agent(pod):
             self.gone(pod.uid)
             return
         self._pods[pod.uid] = pod
@@ -61,14 +56,8 @@ class Berthed:
         return tuple(sorted((self._pods[one] for one in self._of_owner.get(uid, ())), key=lambda pod: pod.name))
 
     def get(self, uid: str) -> Pod | None:
-        """Return the pod, None where it has no berth or is none of those kept."""
+        """Return the pod, None where it has no berth or is part of its node."""
         return self._pods.get(uid)
-
-    def _is_kept(self, pod: Pod) -> bool:
-        if not pod.is_live or is_agent(pod) or not (pod.node_name or (pod.pinned_node and not pod.gates)):
-            return False
-        is_moved = pod.moving_to is not None or bool(pod.moving_by)
-        return self._keeps_all or is_moved or any(t.key in ("", labels.POOL) for t in pod.constraints.tolerations)
 
 
 def _note(table: dict[str, Pod], pod: Pod, *, is_in: bool) -> None:

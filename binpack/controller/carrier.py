@@ -165,9 +165,10 @@ class Carrier:
             t for state in states if state is not None for t in tolerations_for(pod, state.node)
         )
         draw = self._world.yard.draws.get(pod.uid)
-        if not tolerations and draw is None:
-            return NO_AID
-        return Aid(tolerations=tuple(tolerations), notes={labels.DRAW: format_draw(draw)} if draw is not None else {})
+        notes = {labels.DRAW: format_draw(draw)} if draw is not None else {}
+        if pod.moved_from:
+            notes |= {labels.MOVED_FROM: pod.moved_from, labels.MOVING_BY: pod.moving_by}
+        return Aid(tolerations=tuple(tolerations), notes=notes) if tolerations or notes else NO_AID
 
     def _note_placed(self, pod: Pod, how: str, draw: Draw | None) -> None:
         self._metrics.placed.labels(how).inc()

@@ -43,6 +43,19 @@ class PlannerMetrics:
         self.repairs = Counter(
             "berthmaster_repairs_total", "Pinned pods deleted, by reason", ["reason"], registry=registry
         )
+        self.moves = Counter(
+            "berthmaster_moves_total",
+            "Moves of pods, by how they stand or how they ended",
+            ["stage"],
+            registry=registry,
+        )
+        self.moves_open = Gauge("berthmaster_moves_open", "Moves of pods that are under way", registry=registry)
+        self.moves_proposed = Counter(
+            "berthmaster_moves_proposed_total",
+            "Moves that were proposed, by what they are for",
+            ["reason"],
+            registry=registry,
+        )
         self.spare_marks = Counter(
             "berthmaster_spare_marks_total",
             "Marks on pools' nodes whose pods fit elsewhere, by what was done",

@@ -99,7 +99,12 @@ def test_policies_have_the_names_that_uninstall_removes():
 
     assert named("MutatingAdmissionPolicy") == named("MutatingAdmissionPolicyBinding") == set(GATE_POLICIES)
     # The latter go with the rest: each binds one controller of ours alone.
-    guards = set(RECORD_POLICIES) | {"berthmaster-marks", "berthmaster-claims", "berthmaster-resource-claims"}
+    guards = set(RECORD_POLICIES) | {
+        "berthmaster-marks",
+        "berthmaster-claims",
+        "berthmaster-surge",
+        "berthmaster-resource-claims",
+    }
     guards |= {f"berthmaster-warmpool-{what}" for what in ("nodes", "pods", "pools")}
     assert named("ValidatingAdmissionPolicy") == named("ValidatingAdmissionPolicyBinding") == guards
 

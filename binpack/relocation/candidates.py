@@ -1,0 +1,81 @@
+"""Which pods of a live cluster may be moved, how many at a time, and what for when nobody waits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from binpack.moving import afresh, stays
+from binpack.repack.values import FreeDevices, Movable
+from binpack.state import NodeState
+from fleet.budget import DisruptionBudget
+from fleet.pod import Berth, Pod
+
+
+def service_of(pod: Pod) -> str:
+    """Return what a pod is a replica of, for budgets; "" = of nothing."""
+    return "" if pod.owner is None else f"{pod.namespace}/{pod.owner.kind}/{pod.owner.name}"
+
+
+def movables(
+    pods: Iterable[Pod],
+    states: Mapping[str, NodeState],
+    budgets_of: Callable[[Pod], Sequence[DisruptionBudget]],
+    barred: Collection[str] = (),
+) -> tuple[Movable, ...]:
+    """Return the pods that may be moved, by uid.
+
+    Left out are pods that stay, that move already, that are not Ready (what is not well should not be moved), that are
+    under two disruption budgets or under one that lets nobody go however healthy all are, and those on nodes that are
+    being emptied.
+
+    Args:
+        pods: That have a berth.
+        states: By node, of those that take pods.
+        budgets_of: Which disruption budgets cover a pod.
+        barred: Services that could not be moved a moment ago.
+    """
+    found: list[Movable] = []
+    for pod in pods:
+        if not pod.is_ready or pod.moving_to is not None or pod.moving_by or stays(pod) is not None:
+            continue
+        state, service = states.get(pod.node_name), service_of(pod)
+        if state is None or state.node.is_spare or state.node.is_kept or service in barred:
+            continue
+        covering = budgets_of(pod)
+        if len(covering) > 1 or any(budget.forbids for budget in covering):
+            continue
+        berth = Berth(node=pod.node_name, devices=pod.devices or ())
+        found.append(Movable(pod=afresh(pod), berth=berth, service=service))
+    return tuple(sorted(found, key=lambda movable: movable.pod.uid))
+
+
+def allowed_at_a_time(
+    candidates: Iterable[Movable], budgets_of: Callable[[Pod], Sequence[DisruptionBudget]]
+) -> dict[str, int]:
+    """Return by service how many replicas its disruption budget lets be missing; services without one are left out."""
+    found: dict[str, int] = {}
+    for movable in candidates:
+        if movable.service not in found:
+            for budget in budgets_of(movable.pod):
+                found[movable.service] = max(1, budget.allowed)
+    return found
+
+
+def seats_to_free(states: Iterable[NodeState], seats: int, devices: int) -> FreeDevices | None:
+    """Return the goal that so many pods of so many devices each find devices that nobody uses; None = they do.
+
+    Args:
+        states: Of all nodes that take pods.
+        seats: How many pods.
+        devices: Of each; 0 = as many as the largest node has.
+    """
+    known = list(states)
+    wanted = devices or max((len(state.devices) for state in known), default=0)
+    if wanted < 1 or seats < 1:
+        return None
+    there = sum(
+        sum(device.is_untouched for device in state.devices) // wanted
+        for state in known
+        if not (state.blocked or state.node.is_spare or state.node.is_cordoned)
+    )
+    return FreeDevices(seats=seats - there, devices=wanted) if there < seats else None
