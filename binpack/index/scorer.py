@@ -43,7 +43,14 @@ class Scorer:
             if arrays.island is not None:
                 self._renew_islands(slots)
             self._summary[slots] = summary
-            self._phi[slots] = self.potential.phi(arrays.node_model[slots], arrays.milli_cpu[slots], summary)
+            phi = self.potential.phi(arrays.node_model[slots], arrays.milli_cpu[slots], summary)
+            self._phi[slots] = phi - self._worth_idle(slots)
+
+    def _worth_idle(self, slots: Ints) -> Floats:
+        """Return what it is worth that none of a node's devices is in use, (n,): small, so that nodes stay whole."""
+        healthy = self._arrays.healthy[slots].sum(axis=1)
+        is_idle = (healthy > 0) & (self._arrays.untouched[slots].sum(axis=1) == healthy)
+        return self.potential.weights.idle_node_milli * is_idle
 
     def total(self) -> float:
         """Return the sum of Phi over all nodes."""
@@ -176,7 +183,7 @@ class Scorer:
 
     def _without_devices(self, slots: Ints, cpu: Ints, fits: Bools) -> Floats:
         """Score a pod without devices; among device-free nodes the fullest one wins."""
-        cost = self._cost(slots, cpu, self._summary[slots])
+        cost = self._cost(slots, cpu, self._summary[slots]) - self._worth_idle(slots)
         has_devices = self._arrays.has_devices[slots] > 0
         return np.where(fits, np.where(has_devices, cost, _TIE * between(cpu, 0, 2**20)), np.inf)
 

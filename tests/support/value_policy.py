@@ -121,6 +121,8 @@ def least_costs(
         for _, after in options(pod, state):
             cost = phi(typical, values, model, state.free.milli_cpu - pod.requests.milli_cpu, after) - before
             cost += TIE * sum(after)
+            if pod.ask is not None and not any(device.users for device in state.devices if device.device.is_healthy):
+                cost += weights.idle_node_milli
             if pod.ask is not None:
                 cost += weights.contention * max(pod.ask.total_milli_gpu, 300) * levels.get(model, 0.0)
             if state.node.name in reserved:
