@@ -66,7 +66,8 @@ def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple
     """Return every rule that the plan's choices of devices break."""
     claims, node_labels = published.claims, published.node_labels
     by_uid = {pod.uid: pod for pod in pods}
-    if not any(by_uid[one.pod_uid].resource_claims for one in plan.placements if one.pod_uid in by_uid):
+    concerned = [one for one in plan.placements if one.pod_uid in by_uid]
+    if not any(by_uid[one.pod_uid].resource_claims or one.berth.choices for one in concerned):
         return ()
     choices = [choice for placement in plan.placements for choice in placement.berth.choices]
     pools = {result.id[:2] for choice in choices for result in choice.allocation.results}

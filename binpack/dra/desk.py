@@ -270,7 +270,7 @@ class Desk:
     def violations(self, plan: Plan, pods: Sequence[Pod]) -> tuple[Violation, ...]:
         """Return what the plan's choices of devices break now, as the independent verifier finds it."""
         claimants = {pod.uid for pod in pods if pod.resource_claims}
-        if not any(placement.pod_uid in claimants for placement in plan.placements):
+        if not any(one.pod_uid in claimants or one.berth.choices for one in plan.placements):
             return ()
         claims = dict(self.claims)
         for uid, (_, allocation) in self._assumed.items():
