@@ -14,8 +14,8 @@ from berthmaster.options import connect, json_option, kubeconfig_option, output,
 from berthmaster.view import View, watched
 from binpack.controller.triage import Handling, handling
 from binpack.controller.wording import sentence
+from binpack.gangs.batch import plan_with_gangs
 from binpack.mig.proposals import Proposal, proposals
-from binpack.planner import plan_batch
 from binpack.solver.instance import Budget
 from fleet.clock import SystemClock
 from fleet.plan import Plan
@@ -50,7 +50,8 @@ async def _plan(
     """Return the batch, its plan, and how cards could be cut for those of it that wait for a MIG instance."""
     async with watched(connect(kubeconfig, context), SystemClock()) as view:
         batch = _gated(view)[:most]
-        plan = plan_batch(view.index, batch, Budget(deterministic_s=solve_s, wall_s=60.0) if solve_s > 0 else None)
+        budget = Budget(deterministic_s=solve_s, wall_s=60.0) if solve_s > 0 else None
+        plan = plan_with_gangs(view.index, view.states, batch, tuple(view.pods.values()), budget)
         pods = {pod.uid: pod for pod in batch}
         return pods, plan, proposals(view.states, [pods[unplaced.pod_uid] for unplaced in plan.unplaced])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 
 from hypothesis import given, settings
@@ -9,10 +11,12 @@ from hypothesis import strategies as st
 
 from binpack.check import check
 from binpack.fit import missing, usable
+from binpack.gangs.batch import plan_with_gangs
 from binpack.gangs.place import Refusal, place
 from binpack.gangs.room import booked
 from binpack.gangs.search import seek
 from binpack.index import Index
+from fleet import labels
 from fleet.device import AskKind
 from fleet.plan import Placement, Plan, Reason
 from fleet.pod import Berth
@@ -101,3 +105,25 @@ def test_a_member_that_fits_nowhere_is_named():
     pods = [pod("small", ask=chosen(1)), pod("wide", ask=chosen(8))]
     answer = place(Index(states), {s.node.name: s for s in states}.get, pods)
     assert "member wide fits nowhere, even alone: needs 8 free devices on one node" in answer.unplaced[0].detail
+
+
+def test_a_batch_with_gangs_is_shown_as_it_would_be_placed():
+    states = [seat(f"n{i}", [1000]) for i in range(4)]
+    index, by_name = Index(states), {s.node.name: s for s in states}
+    ready = {"gates": (labels.PLAN_GATE,)}
+    big = [replace(pod(f"b{i}", ask=chosen(1)), gang="b", gang_size=5, **ready) for i in range(5)]
+    fits = [replace(pod(f"f{i}", ask=chosen(1)), gang="f", gang_size=3, **ready) for i in range(3)]
+    short = [replace(pod("s0", ask=chosen(1)), gang="s", gang_size=2, **ready)]
+    single = [replace(pod(f"p{i}", ask=chosen(1)), **ready) for i in range(2)]
+    batch = [*big, *fits, *short, *single]
+    before = index.potential()
+    plan = plan_with_gangs(index, by_name, batch, batch, None)
+    assert index.potential() == before
+    assert sorted(one.pod_uid[0] for one in plan.placements) == ["f", "f", "f", "p"]
+    reasons = Counter((one.pod_uid[0], one.reason) for one in plan.unplaced)
+    assert reasons == {
+        ("b", Reason.GANG_DOES_NOT_FIT): 5,
+        ("s", Reason.GANG_INCOMPLETE): 1,
+        ("p", Reason.INSUFFICIENT): 1,
+    }
+    assert check(by_name, batch, plan, together=[{one.uid for one in fits}]) == ()
