@@ -20,7 +20,7 @@ from fleet.node import Node
 from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
 from fleet.pod import Pod
 
-_EFFORT: Final = Effort(steps=1_500)  # other pods wait meanwhile
+_EFFORT: Final = Effort(steps=2_500)  # other pods wait meanwhile
 
 
 class WorldView:

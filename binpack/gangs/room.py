@@ -25,10 +25,12 @@ class Room:
     Attributes:
         state: What is free.
         allowed: By kind, whether names, labels and taints allow it; equal on nodes that constraints cannot tell apart.
+        limits: By kind, an upper limit of how many fit; -1 = not worked out yet.
     """
 
     state: NodeState
     allowed: tuple[bool, ...]
+    limits: list[int]
 
     @cached_property
     def cards(self) -> tuple[tuple[object, ...], ...]:
@@ -52,7 +54,8 @@ class Room:
 
 def room_of(state: NodeState, kinds: Sequence[Pod]) -> Room:
     """Return a node's room for pods of these kinds."""
-    return Room(state=state, allowed=tuple(mismatch(pod, state.node) is None for pod in kinds))
+    allowed = tuple(mismatch(pod, state.node) is None for pod in kinds)
+    return Room(state=state, allowed=allowed, limits=[-1] * len(kinds))
 
 
 def ways(pod: Pod, state: NodeState) -> tuple[tuple[str, ...], ...]:

@@ -86,8 +86,6 @@ class _Search:
 
     def _start(self) -> None:
         self._rooms = list(self._first_rooms)
-        self._limits: dict[tuple[int, int], int] = {}
-        self._kept: list[Room] = []  # keeps every room alive, so that its id stays its own
         self._seats: list[tuple[int, int, tuple[str, ...]]] = []
         self._needed = [len(kind) for kind in self._kinds]
         self._could = [sum(self._limit(kind, room) for room in self._rooms) for kind in self._all_kinds]
@@ -156,8 +154,7 @@ class _Search:
                 return False
             self.steps += 1
             state = booked(pod, Berth(node=room.state.node.name, devices=devices), room.state)
-            after = Room(state=state, allowed=room.allowed)
-            self._kept.append(after)
+            after = Room(state=state, allowed=room.allowed, limits=[-1 if limit else 0 for limit in room.limits])
             if self._enter(kind, place, room, after, open_kinds):
                 self._seats.append((kind, place, devices))
                 if self._seat(kind, ranked, rank, open_kinds, others):
@@ -170,12 +167,12 @@ class _Search:
         """Book a node's new room; return False if some kind cannot be seated any more."""
         self._rooms[place] = after
         self._needed[kind] -= 1
-        stuck = -1
+        stuck, had_limits, could, needed = -1, before.limits, self._could, self._needed
         for other in open_kinds:
-            had = self._limit(other, before)
+            had = had_limits[other]
             if had:
-                self._could[other] += self._limit(other, after) - had
-                if self._could[other] < self._needed[other]:
+                could[other] += self._limit(other, after) - had
+                if could[other] < needed[other]:
                     stuck = other
         if stuck >= 0:
             self._weights[stuck] += 1.0
@@ -184,16 +181,15 @@ class _Search:
     def _leave(self, kind: int, place: int, before: Room, after: Room, open_kinds: tuple[int, ...]) -> None:
         self._rooms[place] = before
         self._needed[kind] += 1
+        had_limits, has_limits, could = before.limits, after.limits, self._could
         for other in open_kinds:
-            had = self._limit(other, before)
-            if had:
-                self._could[other] += had - self._limit(other, after)
+            if had_limits[other]:
+                could[other] += had_limits[other] - has_limits[other]
 
     def _limit(self, kind: int, room: Room) -> int:
         """Return an upper limit of the kind's pods that the room can take, as far as they are needed at all."""
-        asked = kind, id(room)
-        found = self._limits.get(asked)
-        if found is None:
+        found = room.limits[kind]
+        if found < 0:
             found = self._wants[kind].most(room, len(self._kinds[kind])) if room.allowed[kind] else 0
-            self._limits[asked] = found
+            room.limits[kind] = found
         return found
