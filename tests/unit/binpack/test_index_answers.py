@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from binpack.index import Index, Mix, Shape, UnknownBerthError
+from binpack.trace import empty_state, load_nodes
 from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Taint
 from fleet.device import DeviceAsk
 from fleet.plan import Placement, Reason, Shortfall, Unplaced
@@ -275,3 +276,25 @@ def test_asking_changes_nothing() -> None:
     assert answers[0] == answers[1] == answers[2]
     index.options(pod("p", ask=share(470)), most=2)
     assert index.potential() == before
+
+
+def test_a_few_small_shares_gather_on_one_node() -> None:
+    """Each on a device of its own, whose last 190 milli nobody else could use, but no node more is begun."""
+    index = Index([empty_state(node) for node in load_nodes()])
+    nodes = set()
+    for number in range(8):
+        one = pod(f"p{number}", ask=share(100))
+        berth = placed(index.place(one))
+        index.take(one, berth)
+        nodes.add(berth.node)
+    assert len(nodes) == 1
+
+
+def test_a_pod_without_devices_leaves_a_node_as_idle_as_it_was() -> None:
+    index = Index([seat("a", [1000] * 2), seat("b", [1000, 500])])
+    one = pod("p", cpu=0.001)
+    before = index.potential()
+    for node in ("a", "b"):
+        index.take(one, Berth(node=node))
+        assert index.potential() == pytest.approx(before, abs=5.0)
+        index.give_back(one, Berth(node=node))
