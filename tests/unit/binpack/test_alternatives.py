@@ -10,7 +10,7 @@ from binpack.check import check
 from binpack.controller.wording import needs
 from binpack.index import Index
 from binpack.ledger import Ledger
-from binpack.planner import plan_batch
+from binpack.planner import plan_batch, question_of
 from binpack.solver.instance import Budget
 from fleet.device import Alternative
 from fleet.plan import Placement, Plan, Reason, Unplaced
@@ -102,6 +102,8 @@ def test_a_batch_with_such_pods_is_planned_and_solved_around_them() -> None:
     plan = plan_batch(Index(STATES.values()), pods, Budget(), STATES)
     assert not plan.unplaced
     assert check(STATES, pods, plan) == ()
+    question = question_of(Index(STATES.values()), pods, plan)
+    assert question is None or not [uid for kind in question.kinds for uid in kind.uids if uid.startswith("uid-w")]
 
 
 def test_the_miss_is_that_of_the_nearest_way() -> None:

@@ -11,7 +11,8 @@ from binpack import fit
 from binpack.check import check
 from binpack.controller.wording import sentence
 from binpack.index import Index
-from binpack.planner import plan_batch
+from binpack.planner import plan_batch, question_of
+from binpack.solver.instance import Budget
 from binpack.state import NodeState
 from fleet.device import Partition
 from fleet.node import Node
@@ -116,6 +117,11 @@ def test_an_instance_on_a_device_that_left_mig_mode_holds_all_of_it() -> None:
     assert isinstance(Index([state]).place(a_pod(milli=10)), Unplaced)
 
 
+def test_a_record_that_contradicts_its_pod_holds_the_whole_device() -> None:
+    state = a_state(a_node(gpus=1, **H100), a_pod("s", node="n1", milli=100, devices=("0:1g.10gb@0",)))
+    assert state.devices[0].free_milli == 0
+
+
 def test_instances_made_beforehand_are_the_ones_given() -> None:
     state = a_state(sliced(mig={"0": HALVES}), holder("a", "0:3g.40gb@4"))
     index = Index([state])
@@ -172,20 +178,24 @@ def test_held_cards_fill_up_before_a_fresh_one_is_broken() -> None:
 
 def test_instances_stay_where_the_free_cpu_can_feed_what_is_left() -> None:
     """Of two equal cards the one goes whose node has no CPU left for another."""
-    lean = a_node("lean", gpus=1, mig={"0": ()}, milli_cpu=4_000, **H100)
-    rich = a_node("rich", gpus=1, mig={"0": ()}, milli_cpu=64_000, **H100)
+    lean = a_node("z-lean", gpus=1, mig={"0": ()}, milli_cpu=4_000, **H100)
+    rich = a_node("a-rich", gpus=1, mig={"0": ()}, milli_cpu=64_000, **H100)
     answer = Index([a_state(lean), a_state(rich)]).place(a_pod(profile="7g.80gb", milli_cpu=4_000))
     assert isinstance(answer, Placement)
-    assert answer.berth.node == "lean"
+    assert answer.berth.node == "z-lean"
 
 
 def test_a_batch_places_instances_beside_shares_and_whole_devices() -> None:
     states = {state.node.name: state for state in (a_state(sliced("m", gpus=2)), a_state(a_node("s", gpus=2)))}
     pods = [a_pod(f"g{i}", profile="3g.40gb") for i in range(3)] + [a_pod(f"o{i}", profile="1g.10gb") for i in range(4)]
     pods += [a_pod("whole", whole=1), a_pod("share", milli=300)]
-    plan = plan_batch(Index(states.values()), pods, states=states)
-    assert not plan.unplaced
-    assert check(states, pods, plan) == ()
+    for budget in (None, Budget()):
+        plan = plan_batch(Index(states.values()), pods, budget, states)
+        assert not plan.unplaced
+        assert check(states, pods, plan) == ()
+    question = question_of(Index(states.values()), pods, plan)
+    assert question is not None
+    assert {uid for kind in question.kinds for uid in kind.uids} == {"uid-whole", "uid-share"}
 
 
 def test_the_index_forgets_what_a_node_no_longer_has() -> None:
