@@ -13,9 +13,10 @@ import pytest
 from berthmaster.local import fake_nodes
 from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import Options
+from berthmaster.local.pins import TOOLS
 from fleet.clock import SystemClock
 from fleet.errors import ApiError
-from tests.support.cluster import StartCluster, add_nodes, client_of
+from tests.support.cluster import StartCluster, add_nodes, client_of, kubectl
 from tests.support.dra import FINALIZER, Pier, allocation_of, device, devices_of, request, reservers_of
 from tests.support.eventually import eventually
 from tests.support.quay import POOL, Quay, gates_of, node_of, pins
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.contract
 CLOCK = SystemClock()
 _NUMBERS = itertools.count(1)
 NODES = 2
+EXAMPLES = TOOLS.parent / "manifests/examples"
 OTHER_GATE = "example.com/later"
 GATED = [{"name": OTHER_GATE}]
 
@@ -498,3 +500,33 @@ async def test_the_planner_may_add_one_finalizer_to_a_claim_and_nothing_else(clu
         with pytest.raises(ApiError) as refused:
             await planner.delete(path)
         assert refused.value.status == 403
+
+
+async def test_the_examples_of_the_guide_run_side_by_side(cluster: Cluster, pier: Pier) -> None:
+    """manifests/examples/gpus: one server by claim, one on a whole card, three on shares of a card."""
+    mebi = 80 * 1024
+    whole = fake_nodes.uniform(1, is_sharing=False, prefix="whole", gpus=1, gpu_memory_mib=mebi)
+    shared = fake_nodes.uniform(1, is_sharing=True, prefix="shared", gpus=1, gpu_memory_mib=mebi)
+    await add_nodes(cluster, [*whole, *shared])
+    first, second = nodes_of(pier)
+    await pier.add_class("gpu.nvidia.com", ['device.driver == "gpu.nvidia.com"'])
+    cards = [device(f"gpu-{i}", {"productName": "NVIDIA L40S"}, {"memory": "46068Mi"}) for i in range(2)]
+    await pier.publish(first, cards, driver="gpu.nvidia.com")
+    large = device("gpu-0", {"productName": "NVIDIA H100 80GB HBM3"}, {"memory": "81559Mi"})
+    await pier.publish(second, [large], driver="gpu.nvidia.com")
+    kubectl(cluster, "apply", "--server-side", "-k", str(EXAMPLES / "gpus"))
+    quay = Quay(pier.quay.client, "gpus", "")
+    try:
+        pods = await quay.all_bound(5, within_s=60.0)
+        where = {pod["metadata"]["labels"]["app"]: node_of(pod) for pod in pods}
+        assert where["translate"] == "whole-0000"
+        assert where["embed"] == "shared-0000"
+        chat = next(pod for pod in pods if pod["metadata"]["labels"]["app"] == "chat")
+        claims = await Pier(quay).claims()
+        assert [devices_of(one) for one in claims] == [["gpu-0"]]
+        assert allocation_of(claims[0])["devices"]["results"][0]["request"] == "gpu/one-large"
+        assert node_of(chat) == second
+    finally:
+        kubectl(cluster, "delete", "-k", str(EXAMPLES / "gpus"), "--wait=false")
+        for node in (*whole, *shared):
+            await pier.quay.client.delete(f"/api/v1/nodes/{node.name}")
