@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index import islands, room
+from binpack.index import islands, matched, room
 from binpack.index.arrays import HUGE, Arrays, Bools, Floats, Ints, between
 from binpack.index.potential import Potential
 from binpack.index.scores import PodClass
@@ -14,6 +14,7 @@ from fleet.device import AskKind, DeviceAsk
 
 # Best fit as a tie-break, 1e-3 over a node of eight devices, rounded to a power of two so that ties stay exact.
 _TIE: Final = 2.0**-23
+_MOST_GROWTH: Final = 2**11  # thousandths, either sign
 _MOST_BREAKING: Final = 2**17  # more than parting the largest island could cost
 
 
@@ -26,7 +27,7 @@ class Scorer:
         self.potential = potential
         self._summary = np.zeros((0, potential.of_residual.shape[1]))
         self._phi = np.zeros(0)
-        self._broken: Floats | None = None
+        self._beside: Floats | None = None  # terms that not every cluster has: islands, memory
         self.renew(np.arange(arrays.count))
 
     def renew(self, slots: Ints) -> None:
@@ -40,8 +41,8 @@ class Scorer:
             summary = self.potential.summaries(arrays.residual[slots])
             if arrays.mig_worth is not None:
                 summary[:, 1] += arrays.mig_worth[slots]
-            if arrays.island is not None:
-                self._renew_islands(slots)
+            if arrays.island is not None or arrays.knows_memory:
+                self._renew_beside(slots)
             self._summary[slots] = summary
             phi = self.potential.phi(arrays.node_model[slots], arrays.milli_cpu[slots], summary)
             self._phi[slots] = phi - self._worth_idle(slots)
@@ -50,7 +51,8 @@ class Scorer:
         """Return what it is worth that none of a node's devices is in use, (n,): small, so that nodes stay whole."""
         healthy = self._arrays.healthy[slots].sum(axis=1)
         is_idle = (healthy > 0) & (self._arrays.untouched[slots].sum(axis=1) == healthy)
-        return self.potential.weights.idle_node_milli * is_idle
+        found: Floats = self.potential.weights.idle_node_milli * is_idle
+        return found
 
     def total(self) -> float:
         """Return the sum of Phi over all nodes."""
@@ -58,15 +60,17 @@ class Scorer:
 
     def phi(self, slots: Ints) -> Floats:
         """Return Phi of these nodes, (n,)."""
-        return self._phi[slots] if self._broken is None else self._phi[slots] + self._broken[slots]
+        return self._phi[slots] if self._beside is None else self._phi[slots] + self._beside[slots]
 
-    def _renew_islands(self, slots: Ints) -> None:
+    def _renew_beside(self, slots: Ints) -> None:
         arrays = self._arrays
-        assert arrays.island is not None
-        if self._broken is None or len(self._broken) != arrays.capacity:
-            self._broken = np.zeros(arrays.capacity)
+        if self._beside is None or len(self._beside) != arrays.capacity:
+            self._beside = np.zeros(arrays.capacity)
             slots = np.arange(arrays.count)
-        self._broken[slots] = islands.broken(arrays.untouched[slots], arrays.island[slots])
+        found = matched.unmatched(arrays, slots) if arrays.knows_memory else np.zeros(len(slots))
+        if arrays.island is not None:
+            found += islands.broken(arrays.untouched[slots], arrays.island[slots])
+        self._beside[slots] = found
 
     def score(self, pod_class: PodClass, slots: Ints) -> tuple[Floats, Ints]:
         """Return the cost, (n,), inf where the pod does not fit, and the position of the best device, (n,).
@@ -94,9 +98,11 @@ class Scorer:
             taken = table[arrays.residual[slots]] - table[after]
             summary = self._summary[slots] - (taken * chosen[:, :, None]).sum(axis=1)
         cost = self._cost(slots, cpu, summary) + self.lesser(ask, slots, chosen)
-        if arrays.island is not None and self._broken is not None:
-            untouched = arrays.untouched[slots] * ~chosen
-            cost += islands.broken(untouched, arrays.island[slots]) - self._broken[slots]
+        if arrays.island is not None:
+            before, island = arrays.untouched[slots], arrays.island[slots]
+            cost += islands.broken(before * ~chosen, island) - islands.broken(before, island)
+        if arrays.knows_memory and not ask.is_whole:
+            cost += (matched.growth(arrays, ask, slots) * chosen).sum(axis=1)
         return np.where(fits, cost, np.inf), nowhere
 
     def choose(self, ask: DeviceAsk, slots: Ints) -> tuple[Bools, Ints]:
@@ -166,6 +172,10 @@ class Scorer:
         if self._arrays.island is not None:
             breaking = islands.breaking(self._arrays.untouched[slots], self._arrays.island[slots])
             key = key * _MOST_BREAKING + breaking.astype(np.int64)
+        growth = None
+        if self._arrays.knows_memory:
+            growth = matched.growth(self._arrays, ask, slots)
+            key = key * _MOST_GROWTH + (growth / matched.UNMATCHED).astype(np.int64)
         same = (key[:, :, None] == key[:, None, :]) & free[:, None, :]
         earlier = np.tri(key.shape[1], k=-1, dtype=np.bool_)
         row, column = np.nonzero(free & ~(same & earlier).any(axis=2))
@@ -178,6 +188,8 @@ class Scorer:
             cost[row, column] += self._rank_cost(ask)[self._arrays.model[slots[row], column]]
         if breaking is not None:
             cost[row, column] += breaking[row, column]
+        if growth is not None:
+            cost[row, column] += growth[row, column]
         best = np.argmin(cost, axis=1)
         return cost[np.arange(len(slots)), best], best
 
