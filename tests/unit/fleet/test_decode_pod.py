@@ -133,11 +133,14 @@ def test_the_depth_of_the_affinity_is_known(spec: dict[str, Any], depth: int) ->
     ("words", "name"),
     [
         ({"workloadRef": {"name": "w"}}, "gang"),
-        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "required pod affinity"),
-        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "required pod anti-affinity"),
-        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, "hard topology spread"),
-        ({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, "host ports"),
-        ({"initContainers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, "host ports"),
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}]},
+            "hard topology spread with minDomains",
+        ),
+        (
+            {"affinity": {"podAffinity": {REQUIRED: [{"namespaceSelector": {"matchLabels": {"a": "b"}}}]}}},
+            labels.NAMESPACE_SELECTORS,
+        ),
         ({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}, "volume claims"),
         ({"volumes": [{"ephemeral": {}}]}, "volume claims"),
         ({"volumes": [{"rbd": {}}]}, "disk volumes"),
@@ -148,12 +151,19 @@ def test_what_is_not_modelled_is_named(words: dict[str, Any], name: str) -> None
     assert found.startswith(name)
 
 
-def test_wishes_and_harmless_volumes_are_no_obstacle() -> None:
+def test_what_is_modelled_and_harmless_volumes_are_no_obstacle() -> None:
     pod = read(
-        affinity={"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}], REQUIRED: []}},
-        topologySpreadConstraints=[{"whenUnsatisfiable": "ScheduleAnyway"}],
+        affinity={
+            "podAffinity": {REQUIRED: [{"topologyKey": "zone", "namespaceSelector": {}}]},
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}], REQUIRED: []},
+        },
+        topologySpreadConstraints=[
+            {"whenUnsatisfiable": "ScheduleAnyway"},
+            {"whenUnsatisfiable": "DoNotSchedule"},
+            {"whenUnsatisfiable": "DoNotSchedule", "minDomains": 3, "nodeAffinityPolicy": "Ignore"},
+        ],
         volumes=[{"emptyDir": {}}, {"projected": {"sources": []}}, {"configMap": {"name": "c"}}],
-        containers=[{"name": "c", "ports": [{"containerPort": 80}]}],
+        containers=[{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}],
         resourceClaims=[],
     )
     assert pod.unmodelled == ()
