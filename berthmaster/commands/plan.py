@@ -9,13 +9,16 @@ import click
 from rich.markup import escape
 from rich.table import Column, Table
 
-from berthmaster import proposal_words
+from berthmaster import move_words, proposal_words
+from berthmaster.budgets import disruption_budgets
+from berthmaster.move_goals import Proposed, Wish, proposed
 from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.view import View, watched
 from binpack.controller.triage import Handling, handling
 from binpack.controller.wording import sentence
 from binpack.gangs.batch import plan_with_gangs
 from binpack.mig.proposals import Proposal, proposals
+from binpack.repack.values import MoveBudget
 from binpack.solver.instance import Budget
 from fleet.clock import SystemClock
 from fleet.plan import Plan
@@ -26,34 +29,63 @@ from fleet.pod import Pod
 @click.option("--dry-run", is_flag=True, help="Required: this command never writes; the planner process does.")
 @click.option("--solve-s", default=2.0, show_default=True, help="Deterministic solver time; 0 = index only.")
 @click.option("--most", default=512, show_default=True, type=click.IntRange(1), help="Pods to plan together.")
+@click.option("--moves", is_flag=True, help="Also propose which pods to move so that those that wait fit.")
+@click.option("--free-seats", default=0, help="With --moves: free devices for this many pods more.", metavar="PODS")
+@click.option("--free-devices", default=1, show_default=True, type=click.IntRange(1), help="Devices of each of them.")
+@click.option("--empty", multiple=True, metavar="NODE", help="With --moves: empty this node; may be repeated.")
+@click.option("--most-moves", default=60, show_default=True, type=click.IntRange(0), help="Pods to move at most.")
 @kubeconfig_option
 @json_option
 def command(
-    dry_run: bool, solve_s: float, most: int, kubeconfig: str | None, context: str | None, as_json: bool
+    dry_run: bool,
+    solve_s: float,
+    most: int,
+    moves: bool,
+    free_seats: int,
+    free_devices: int,
+    empty: tuple[str, ...],
+    most_moves: int,
+    kubeconfig: str | None,
+    context: str | None,
+    as_json: bool,
 ) -> None:
     """Plan the pods that are gated now, and print the plan without writing anything."""
     if not dry_run:
         raise click.UsageError("only --dry-run is offered: writing is the planner's, so that devices have one writer")
-    pods, plan, cuts = run(_plan(solve_s, most, kubeconfig, context))
+    if (free_seats or empty) and not moves:
+        raise click.UsageError("--free-seats and --empty say what to move pods for: give --moves too")
+    wish = Wish(seats=free_seats, devices=free_devices, empty=empty, budget=MoveBudget(pods_per_hour=most_moves))
+    pods, plan, cuts, everyone, proposals_of_moves = run(
+        _plan(solve_s, most, wish if moves else None, kubeconfig, context)
+    )
     if as_json:
         document = _document(pods, plan) | {"proposals": [proposal_words.as_json(cut) for cut in cuts]}
+        if moves:
+            document["moves"] = [move_words.as_json(one, everyone) for one in proposals_of_moves]
         click.echo(json.dumps(document, indent=2))
     else:
         _print(pods, plan)
-        for line in (line for cut in cuts for line in proposal_words.lines(cut)):
+        words = [line for cut in cuts for line in proposal_words.lines(cut)]
+        words += [line for one in proposals_of_moves for line in move_words.lines(one, everyone)]
+        for line in words:
             output().print(escape(line), soft_wrap=True)
 
 
 async def _plan(
-    solve_s: float, most: int, kubeconfig: str | None, context: str | None
-) -> tuple[dict[str, Pod], Plan, tuple[Proposal, ...]]:
-    """Return the batch, its plan, and how cards could be cut for those of it that wait for a MIG instance."""
-    async with watched(connect(kubeconfig, context), SystemClock()) as view:
+    solve_s: float, most: int, wish: Wish | None, kubeconfig: str | None, context: str | None
+) -> tuple[dict[str, Pod], Plan, tuple[Proposal, ...], dict[str, Pod], list[Proposed]]:
+    """Return the batch, its plan, how cards could be cut for those that wait for MIG instances, all pods and moves."""
+    connection = connect(kubeconfig, context)
+    async with watched(connection, SystemClock()) as view:
         batch = _gated(view)[:most]
         budget = Budget(deterministic_s=solve_s, wall_s=60.0) if solve_s > 0 else None
         plan = plan_with_gangs(view.index, view.states, batch, tuple(view.pods.values()), budget)
         pods = {pod.uid: pod for pod in batch}
-        return pods, plan, proposals(view.states, [pods[unplaced.pod_uid] for unplaced in plan.unplaced])
+        cuts = proposals(view.states, [pods[unplaced.pod_uid] for unplaced in plan.unplaced])
+        if wish is None:
+            return pods, plan, cuts, {}, []
+        found = proposed(view, plan, batch, await disruption_budgets(connection), wish, budget)
+        return pods, plan, cuts, dict(view.pods), found
 
 
 def _gated(view: View) -> list[Pod]:

@@ -1,0 +1,75 @@
+"""Proposed moves, as a person reads them and as a machine does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from berthmaster.move_goals import Proposed
+from binpack.repack.values import MovePlan
+from fleet.pod import Berth, Pod
+
+
+def as_json(one: Proposed, pods: Mapping[str, Pod]) -> dict[str, Any]:
+    """Return one goal's moves for `--json`."""
+    plan = one.plan
+    return {
+        "goal": one.title,
+        "verdict": plan.verdict.value,
+        "detail": plan.detail,
+        "moves": [
+            {
+                "pod": _name(pods, move.pod_uid),
+                "from": _berth(move.source),
+                "to": _berth(move.target),
+                "reason": move.reason.value,
+                "gain_milli_gpu": move.gain_milli,
+            }
+            for move in plan.moves
+        ],
+        "placements": [
+            {"pod": _name(pods, placement.pod_uid)} | _berth(placement.berth) for placement in plan.placements
+        ],
+        "unplaced": [
+            {"pod": _name(pods, unplaced.pod_uid), "reason": unplaced.reason.value} for unplaced in plan.unplaced
+        ],
+        "freed_devices": plan.freed_devices,
+        "freed_nodes": list(plan.freed_nodes),
+        "objective_milli_gpu": plan.objective,
+        "bound_milli_gpu": plan.bound,
+        "gap_ratio": plan.gap_ratio,
+        "solve_status": plan.solve_status.value,
+    }
+
+
+def lines(one: Proposed, pods: Mapping[str, Pod]) -> Iterator[str]:
+    """Yield what is proposed, line by line, the moves in the order in which each has room."""
+    plan = one.plan
+    yield f"{one.title}: {plan.verdict.value} ({plan.detail})"
+    for number, move in enumerate(plan.moves, start=1):
+        yield (
+            f"  {number}. {_name(pods, move.pod_uid)}: {_text(move.source)} -> {_text(move.target)}  "
+            f"{move.reason.value}, gain {move.gain_milli:+.0f} milli-GPU"
+        )
+    for placement in plan.placements:
+        yield f"  then {_name(pods, placement.pod_uid)} fits on {_text(placement.berth)}"
+    yield f"  {_proof(plan)}"
+
+
+def _proof(plan: MovePlan) -> str:
+    freed = f"{plan.freed_devices} more devices that nobody uses" if plan.freed_devices else "no more free devices"
+    proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:.1f}, gap {plan.gap_ratio:.2%}"
+    solver = f"solver {plan.solve_status.value}"
+    return f"{len(plan.moves)} moves, {freed}; objective {plan.objective:.1f} milli-GPU, {proof} ({solver})"
+
+
+def _name(pods: Mapping[str, Pod], uid: str) -> str:
+    return pods[uid].key if uid in pods else uid
+
+
+def _berth(berth: Berth) -> dict[str, Any]:
+    return {"node": berth.node, "devices": list(berth.devices)}
+
+
+def _text(berth: Berth) -> str:
+    return f"{berth.node}[{','.join(berth.devices)}]" if berth.devices else berth.node
