@@ -25,6 +25,7 @@ from fleet.pod import Berth, Pod
 
 MILESTONES: Final = (90, 95, 100, 110, 120, 130)
 OURS: Final = "berthmaster"
+_CPU_ASKED_EVERY: Final = 16  # asking for processor time costs as much as a decision on some machines
 POLICIES: Final = (OURS, *PEERS)
 MIXES: Final = ("given", "learn")
 
@@ -190,10 +191,12 @@ def _decide(
 def _timed(
     sequence: Arrivals, batch: int, decide: Callable[[Sequence[Pod]], list[Outcome]]
 ) -> Iterator[tuple[list[Outcome], float, float]]:
-    for start in range(0, len(sequence.pods), batch):
-        at, cpu_at = perf_counter(), process_time()
+    every = _CPU_ASKED_EVERY if batch == 1 else 1
+    for number, start in enumerate(range(0, len(sequence.pods), batch)):
+        is_asked = number % every == 0
+        at, cpu_at = perf_counter(), process_time() if is_asked else 0.0
         outcomes = decide(sequence.pods[start : start + batch])
-        yield outcomes, perf_counter() - at, process_time() - cpu_at
+        yield outcomes, perf_counter() - at, every * (process_time() - cpu_at) if is_asked else 0.0
 
 
 def _one_by_one(policy: Policy, pods: Iterable[Pod]) -> list[Outcome]:
