@@ -1,4 +1,4 @@
-"""Five watches into one world; an object that we fail on never ends the watch of all the others."""
+"""Six watches into one world; an object that we fail on never ends the watch of all the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleet.clock import Clock
 from fleet.errors import ApiError
 from fleet.kube import paths
 from fleet.kube.client import Client
-from fleet.kube.objects import MetaObject, Object
+from fleet.kube.objects import MetaObject, Object, ResourceSliceObject
 from fleet.kube.reflector import Reflector
 from fleet.kube.wire import Unreadable
 from warmpool.controller.keeper import API_VERSION
@@ -104,6 +104,14 @@ class Feed:
                 lambda node: world.remove_node(node.metadata.name),
                 # A node that loses the label leaves this watch as if it were deleted.
                 params={"labelSelector": labels.POOL},
+            ),
+            reflector(
+                "resource slice",
+                paths.RESOURCE_SLICES,
+                ResourceSliceObject,
+                world.set_slice,
+                world.remove_slice,
+                keeps_last=True,
             ),
             reflector("pod", paths.PODS, WarmPod, world.set_pod, lambda pod: world.remove_pod(pod.metadata.uid)),
             reflector(

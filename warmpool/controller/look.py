@@ -248,7 +248,8 @@ class Looker:
         wanted = puller_name(spec.pool, name)
         current = next((pod for pod in pullers if pod.metadata.name == wanted), None)
         created = node.metadata.creation_timestamp
-        facts = facts_from(node, spec.pool, heartbeat=self._world.heartbeats.get(name, ""))
+        sliced = self._world.slices.devices(name)
+        facts = facts_from(node, spec.pool, heartbeat=self._world.heartbeats.get(name, ""), sliced=sliced)
         claim = read_claim(facts.claim)
         return NodeSeen(
             machine=machine,

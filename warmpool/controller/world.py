@@ -9,10 +9,12 @@ from datetime import datetime
 from fleet import labels
 from fleet.draw import read_draw
 from fleet.errors import ConfigError
+from fleet.kube.objects import ResourceSliceObject
 from warmpool.controller.agents import Agent, agent_of, strangers
 from warmpool.controller.needs import Needs, needs_of, nodes_for, share_of
 from warmpool.controller.objects import AgentObject, PoolObject, ScalerObject, ToldPoolObject
 from warmpool.controller.pods import PodBook, PodView
+from warmpool.controller.slices import SliceBook
 from warmpool.nodes.reading import WarmNode, WarmPod
 from warmpool.resource import Spec, spec_of
 from warmpool.starts.book import StartBook
@@ -56,6 +58,7 @@ class World:
     nodes: dict[str, WarmNode] = field(default_factory=dict)
     node_seen_s: dict[str, float] = field(default_factory=dict)
     heartbeats: dict[str, str] = field(default_factory=dict)
+    slices: SliceBook = field(default_factory=SliceBook)
     pods: PodBook = field(default_factory=PodBook)
     starts: StartBook = field(default_factory=StartBook)
     agents: dict[tuple[str, str], Agent] = field(default_factory=dict)
@@ -119,6 +122,19 @@ class World:
         if gone is not None:
             self._of_pool.get(gone.pool, set()).discard(name)
             self.dirty.add(gone.pool)
+
+    def set_slice(self, obj: ResourceSliceObject) -> None:
+        """Take a resource slice: its node may be proven by it."""
+        self._note_slice(self.slices.set(obj))
+
+    def remove_slice(self, obj: ResourceSliceObject) -> None:
+        """Take note that a resource slice is gone."""
+        self._note_slice(self.slices.remove(obj))
+
+    def _note_slice(self, name: str) -> None:
+        node = self.nodes.get(name)
+        if node is not None:
+            self.dirty.add(node.pool)
 
     def set_pod(self, pod: WarmPod) -> None:
         """Take a pod."""

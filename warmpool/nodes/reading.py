@@ -94,13 +94,16 @@ class WarmPod(_Part):
         return self.spec.node_name or (self.metadata.annotations or {}).get(labels.PINNED, "")
 
 
-def facts_from(node: WarmNode, pool: PoolSpec, *, heartbeat: str = "") -> NodeFacts:
+def facts_from(
+    node: WarmNode, pool: PoolSpec, *, heartbeat: str = "", sliced: int | None = None
+) -> NodeFacts:
     """Return what matters of a node.
 
     Args:
         node: As the API shows it. Amounts that cannot be read count as not announced.
         pool: For the resource that its devices are advertised as.
         heartbeat: The renew time of its lease, as text; "" = it has none.
+        sliced: How many GPUs its resource slices tell of; None = nothing. They count where no plugin announces any.
     """
     meta, spec, status = node.metadata, node.spec or _NodeSpec(), node.status or _NodeStatus()
     notes = meta.annotations or {}
@@ -113,7 +116,7 @@ def facts_from(node: WarmNode, pool: PoolSpec, *, heartbeat: str = "") -> NodeFa
         is_unschedulable=bool(spec.unschedulable),
         is_deleting=meta.deletion_timestamp is not None,
         taints=tuple(Taint(key=t.key, value=t.value or "", effect=t.effect or "") for t in spec.taints or ()),
-        devices=_devices(status, pool),
+        devices=_devices(status, pool, sliced),
         images=frozenset(name for image in status.images or () for name in image.names or ()),
         lists_all_images=len(status.images or ()) < _LONGEST_LIST,
         warm=notes.get(labels.WARM, ""),
@@ -157,9 +160,9 @@ def _is_user(pod: WarmPod) -> bool:
     return not any(owner.kind in ("DaemonSet", "Node") for owner in meta.owner_references or ())
 
 
-def _devices(status: _NodeStatus, pool: PoolSpec) -> int | None:
+def _devices(status: _NodeStatus, pool: PoolSpec, sliced: int | None) -> int | None:
     amount = (status.allocatable or {}).get(pool.shape.device_resource)
     try:
-        return None if amount is None else int(amount)
+        return sliced if amount is None else int(amount)
     except (ValueError, OverflowError):
         return None

@@ -10,7 +10,9 @@ import pytest
 
 from fleet import labels
 from fleet.constraints import Taint
+from fleet.kube.objects import ResourceSliceObject
 from tests.support.warm_world import IMAGE, a_pool, proven
+from warmpool.controller.slices import SliceBook
 from warmpool.nodes.proof import missing_images, unproven_images
 from warmpool.nodes.puller import puller_name, puller_pod
 from warmpool.nodes.reading import WarmNode, WarmPod, facts_from, puller_of, users
@@ -189,3 +191,32 @@ def test_where_the_list_of_images_is_cut_off_the_mounted_image_is_the_proof() ->
 
     for count, puller, missing in ((49, Puller.HOLDING, 1), (50, Puller.PULLING, 1), (50, Puller.HOLDING, 0)):
         assert len(unproven_images(NodeSeen(facts=facts(count), puller=puller), POOL)) == missing
+
+
+def a_slice(name: str, driver: str = "gpu.example.com", *, count: int = 1, tainted: int = 0, gpus: int = 2) -> Any:
+    taint = {"key": "sick", "effect": "NoSchedule"}
+    devices = [{"name": f"{name}-{i}", "taints": [taint] if i < tainted else []} for i in range(gpus)]
+    pool = {"name": "w1", "generation": 1, "resourceSliceCount": count}
+    spec = {"driver": driver, "nodeName": "w1", "pool": pool, "devices": devices}
+    return msgspec.json.decode(json.dumps({"metadata": {"name": name}, "spec": spec}), type=ResourceSliceObject)
+
+
+def test_gpus_that_stand_in_slices_alone_prove_a_node_once_the_slices_are_complete() -> None:
+    book = SliceBook()
+    node = a_warm_node(metadata={"name": "w1"}, status={"allocatable": {"cpu": "1"}})
+    assert book.devices("w1") is None
+    assert book.set(a_slice("a", count=2)) == "w1"
+    assert book.devices("w1") is None
+    book.set(a_slice("b", count=2, tainted=1))
+    assert book.devices("w1") == 3
+    assert facts_from(node, POOL, sliced=book.devices("w1")).devices == 3
+    book.remove(a_slice("a"))
+    assert book.devices("w1") is None
+    book.remove(a_slice("b"))
+    book.set(a_slice("net", driver="nic.example.com"))
+    assert book.devices("w1") is None
+
+
+def test_what_a_device_plugin_announces_goes_before_slices() -> None:
+    node = a_warm_node(metadata={"name": "w1"}, status={"allocatable": {"nvidia.com/gpu": "1"}})
+    assert facts_from(node, POOL, sliced=8).devices == 1
