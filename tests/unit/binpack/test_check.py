@@ -237,3 +237,16 @@ def test_a_cordoned_node():
     tolerant = NodeConstraints(tolerations=(Toleration(key="node.kubernetes.io/unschedulable", operator="Exists"),))
     assert rules([state], [pod("a")], {"a": at("n1")}) == [Rule.TAINT]
     assert rules([state], [pod("a", constraints=tolerant)], {"a": at("n1")}) == []
+
+
+def test_a_gang_of_which_only_a_part_is_placed():
+    states = [seat("n1", [1000] * 2)]
+    pods = [pod(name, ask=chosen(1)) for name in ("a", "b", "c")]
+    by_name = {state.node.name: state for state in states}
+    torn = plan_of({"a": at("n1", "0"), "b": at("n1", "1"), "c": None})
+    found = check(by_name, pods, torn, together=[{"a", "b", "c"}])
+    assert [(one.pod_uid, one.node, one.rule, one.wanted, one.free) for one in found] == [
+        ("a", "n1", Rule.GANG_TORN, 3, 2),
+        ("b", "n1", Rule.GANG_TORN, 3, 2),
+    ]
+    assert check(by_name, pods, torn, together=[{"a", "b"}, {"c"}]) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -158,8 +159,18 @@ def test_a_budget_sends_the_preemptor_to_another_node():
         ],
     )
     assert [pod.name for pod in propose([a_pod("p", whole=1, priority=9)], quay, under(budget(0))).victims] == ["free"]
-    covered_twice = under(budget(1), budget(1, "b"))
-    assert propose([a_pod("p", whole=1, priority=9)], quay, covered_twice) is not None
+
+
+def test_a_pod_under_two_budgets_stays_for_the_api_evicts_it_under_none():
+    node, pods = full_of("n1", 1, pod_labels={"app": "a"})
+    twins = under(budget(5), replace(budget(5), name="twin"))
+    assert propose([a_pod("p", whole=1, priority=9)], Quay([node], pods), twins) is None
+    assert propose([a_pod("p", whole=1, priority=9)], Quay([node], pods), twins, may_break=True) is not None
+
+
+def test_a_status_that_is_old_allows_nothing():
+    node, pods = full_of("n1", 1, pod_labels={"app": "a"})
+    assert propose([a_pod("p", whole=1, priority=9)], Quay([node], pods), under(budget(5, is_current=False))) is None
 
 
 def test_budgets_are_used_up_over_the_members_of_a_gang():
@@ -201,6 +212,15 @@ def test_two_seats_on_one_node_ask_for_two_to_go():
     ]
     found = settle(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, seats, no_budgets)
     assert {victim.name for one in found for victim in one.victims} == {"n1-0", "n1-1"}
+
+
+def test_what_goes_for_one_seat_is_not_asked_again_for_the_next():
+    node = a_node("n1", milli_cpu=10_000)
+    pods = [a_pod(name, milli_cpu=5000, node="n1") for name in ("a", "b")]
+    quay = Quay([node], pods)
+    seats = [a_pod(f"p{p}", milli_cpu=5000, priority=p, seat=Berth(node="n1")) for p in (50, 9)]
+    found = settle(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, seats, no_budgets)
+    assert sorted(victim.name for one in found for victim in one.victims) == ["a", "b"]
 
 
 def test_a_seat_that_nobody_may_free_is_lost():

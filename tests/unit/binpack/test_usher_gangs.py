@@ -31,7 +31,10 @@ async def test_nobody_is_seated_before_the_last_member_is_there():
         await bridge.pass_s(2)
         assert bridge.writer.said("seat") == []
         record = bridge.world.waiting.get("uid-p0")
-        assert (record.reason, record.text) == (Reason.GANG_INCOMPLETE, "gang g needs 4 members at once; there are 3 so far")
+        assert (record.reason, record.text) == (
+            Reason.GANG_INCOMPLETE,
+            "gang g needs 4 members at once; there are 3 so far",
+        )
         bridge.see(member("p3"))
         await bridge.pass_s(1)
         bridge.catch_up()
@@ -159,11 +162,11 @@ async def test_a_new_leader_that_finds_all_seats_pins_them():
 
 
 async def test_a_new_leader_that_finds_some_seats_takes_them_back_first():
-    async with running(nodes(4)) as bridge:
+    async with running(nodes(5)) as bridge:
         half = [replace(member(f"p{i}"), seat=Berth(node="n1", devices=("0",)) if i == 0 else None) for i in range(4)]
         bridge.see(*half)
         await bridge.pass_s(0.2)
-        assert len(bridge.writer.said("unseat")) == 1
+        assert [verb for verb, _, _ in bridge.writer.calls if verb in ("seat", "unseat")][:1] == ["unseat"]
         bridge.catch_up()
         await bridge.pass_s(5)
         bridge.catch_up()
@@ -179,6 +182,36 @@ async def test_a_new_leader_that_finds_some_pins_finishes_them():
         await bridge.pass_s(5)
         assert pinned(bridge) == ["p0", "p1", "p2", "p3"]
         assert bridge.writer.said("unseat") == []
+
+
+async def test_the_rest_of_a_gang_is_pinned_seat_by_seat_once_some_are():
+    async with running(nodes(3)) as bridge:
+        bridge.see(a_pod("slow", whole=1, node="n2", devices=("0",), is_terminating=True))
+        bridge.see(
+            member("p0", size=3, pin="n1", devices=("0",)),
+            member("p1", size=3, seat=Berth(node="n2", devices=("0",))),
+            member("p2", size=3, seat=Berth(node="n3", devices=("0",))),
+        )
+        await bridge.pass_s(3)
+        assert pinned(bridge) == ["p0", "p2"]
+        bridge.lose("uid-slow")
+        await bridge.pass_s(2)
+        assert pinned(bridge) == ["p0", "p1", "p2"]
+
+
+async def test_members_of_an_earlier_run_under_the_same_name_do_not_count():
+    async with running(nodes(4)) as bridge:
+        before = replace(a_pod("x").owner, uid="uid-earlier")
+        done = {"phase": Phase.SUCCEEDED, "node": "n1", "devices": ("0",)}
+        bridge.see(*(member(f"old{i}", owner=before, **done) for i in range(4)))
+        bridge.see(*(member(f"p{i}") for i in range(3)))
+        await bridge.pass_s(2)
+        assert bridge.world.waiting.get("uid-p0").reason is Reason.GANG_INCOMPLETE
+        bridge.see(member("done", **done), member("live", node="n4", devices=("0",)))
+        await bridge.pass_s(2)
+        bridge.catch_up()
+        await bridge.pass_s(2)
+        assert len(pinned(bridge)) == 3, "one that ended well beside others of its run counts as placed"
 
 
 async def test_a_member_made_anew_after_the_gang_stood_is_placed_alone():
