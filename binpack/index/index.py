@@ -43,7 +43,7 @@ class Index:
     The cost of (pod, node, devices) is, in milli-GPU::
 
         Phi(node after) - Phi(node)  + contention * max(G, 300) * u(model)  + what a less preferred model costs
-        + B if it takes a seat kept for others  + a best-fit tie-break
+        + B if it takes an opening kept for others  + a best-fit tie-break
 
     Equal costs go to the smallest node name, so the answer depends on the state alone, not on the order
     in which nodes were added. A pod is left out only if no node can hold it; CPU-only pods have nodes with devices as

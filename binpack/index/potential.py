@@ -44,9 +44,9 @@ class Weights:
         left_over_scarce: lS where the mix wants all CPU of the cluster before all GPUs.
         idle_node_milli: What a node is worth of whose devices none is in use.
         contention: Price of one milli-GPU of a model that constrained demand would fill exactly.
-        reservation_factor: Seats of several devices kept for each one that the mix will want of what is still free.
-        reservation_margin: Further seats kept, in standard deviations of that number.
-        reserved_milli: What taking a kept seat costs.
+        reservation_factor: Openings of several devices kept for each that the mix will want of what is still free.
+        reservation_margin: Further openings kept, in standard deviations of that number.
+        reserved_milli: What taking a kept opening costs.
         lesser_model_milli: What each step down a pod's order of preference costs, per device.
     """
 

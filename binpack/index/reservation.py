@@ -1,15 +1,15 @@
-"""Seats kept for the pods that need several whole devices of one node.
+"""Openings kept for the pods that need several whole devices of one node.
 
-A *seat* of such a pod is as many free devices as it asks, with the CPU it asks, on a node that could ever hold it. The
+An *opening* of such a pod is as many free devices as it asks, with the CPU it asks, on a node that could ever hold it. The
 pods of the mix that ask for the same number m > 1 of whole devices are grouped by the set S of node classes that could
 hold them. For each set: its share d_S of the total GPU demand, sets inside it counted in, the least CPU c_S among those
-pods, and the seats that are left::
+pods, and the openings that are left::
 
     N_S = sum over the nodes of S of min(devices with nothing on them // m, free CPU // c_S)
 
-Of what is free in the cluster, the mix will want L = d_S * (free devices) / m more seats of S. So they are scarce, and
+Of what is free in the cluster, the mix will want L = d_S * (free devices) / m more openings. So they are scarce, and
 taking one is charged to everybody else, while N_S <= factor * L + margin * sqrt(L): the square root, a standard
-deviation of a count, keeps a last seat for kinds of pods that come rarely.
+deviation of a count, keeps a last opening for kinds of pods that come rarely.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SEVERAL: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Set:
-    """Who shares seats of so many devices: membership over node classes, (C,), demand share, least milli-CPU."""
+    """Who shares openings of so many devices: membership over node classes, (C,), demand share, least milli-CPU."""
 
     devices: int
     classes: Bools
@@ -41,13 +41,13 @@ class _Set:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Scarce seats, as a batch sees them.
+    """Scarce openings, as a batch sees them.
 
     Attributes:
-        nodes: Places of the nodes whose seats any other pod breaks, in the list of slots asked about, ascending.
+        nodes: Places of the nodes whose openings any other pod breaks, in the list of slots asked about, ascending.
         spare: How many of them others may break into before each further one costs.
         milli_cpu: A CPU-only pod that leaves this much free does not break into the node.
-        owners: Places of the pods that may use the seats freely, in the list of pods asked about.
+        owners: Places of the pods that may use the openings freely, in the list of pods asked about.
     """
 
     nodes: tuple[int, ...]
@@ -72,7 +72,7 @@ class Reservations:
             self._inside[row, :-1] = one.classes
         self._devices = np.array([one.devices for one in self._sets], np.int64)[:, None]
         self._milli_cpu = np.array([one.milli_cpu for one in self._sets], np.int64)[:, None]
-        self._seats = np.zeros((len(self._sets), arrays.capacity), np.int64)
+        self._openings = np.zeros((len(self._sets), arrays.capacity), np.int64)
         self._left = np.zeros(len(self._sets), np.int64)
         self._free_milli = np.zeros(arrays.capacity, np.int64)
         self._free_in_all = 0
@@ -89,12 +89,12 @@ class Reservations:
         inside = self._inside[:, np.minimum(arrays.node_class[slots], self._known_classes)]
         by_devices = arrays.untouched[slots].sum(axis=1) // self._devices
         by_cpu = np.maximum(arrays.milli_cpu[slots], 0) // self._milli_cpu
-        seats = np.minimum(by_devices, by_cpu) * inside * arrays.live[slots]
-        self._left += (seats - self._seats[:, slots]).sum(axis=1)
-        self._seats[:, slots] = seats
+        openings = np.minimum(by_devices, by_cpu) * inside * arrays.live[slots]
+        self._left += (openings - self._openings[:, slots]).sum(axis=1)
+        self._openings[:, slots] = openings
 
     def charged(self, pod: Pod, position: Ints) -> Bools | None:
-        """Return the nodes where the pod would take a seat kept for others, (count,); None if there are none.
+        """Return the nodes where the pod would take an opening kept for others, (count,); None if there are none.
 
         Args:
             pod: The pod.
@@ -107,8 +107,8 @@ class Reservations:
             one = self._sets[row]
             if self._is_owner(pod, own, one):
                 continue
-            seats = self._seats[row, : arrays.count]
-            slots = np.flatnonzero(seats)
+            openings = self._openings[row, : arrays.count]
+            slots = np.flatnonzero(openings)
             left = (arrays.milli_cpu[slots] - max(0, pod.requests.milli_cpu)) // one.milli_cpu
             if ask is not None:
                 untouched = arrays.untouched[slots]
@@ -118,22 +118,22 @@ class Reservations:
                 left = np.minimum(left, (untouched.sum(axis=1) - taken) // one.devices)
             if found is None:
                 found = np.zeros(arrays.count, np.bool_)
-            found[slots[left < seats[slots]]] = True
+            found[slots[left < openings[slots]]] = True
         return found
 
     def reserves(self, pods: Sequence[Pod], slots: Ints) -> tuple[Reserve, ...]:
         """Return what `charged` would say of a batch: one reserve per set that these slots could break too often.
 
-        A node counts where any pod with a device breaks a seat, because its devices with nothing on them are just
-        those of its seats.
+        A node counts where any pod with a device breaks an opening, because its devices with nothing on them are just
+        those of its openings.
         """
         arrays = self._arrays
         owns = [self._own_classes(pod) for pod in pods]
         untouched = arrays.untouched[slots].sum(axis=1)
         found: list[Reserve] = []
         for row, one in enumerate(self._sets):
-            seats = self._seats[row, slots]
-            nodes = np.flatnonzero((seats > 0) & (untouched == seats * one.devices))
+            openings = self._openings[row, slots]
+            nodes = np.flatnonzero((openings > 0) & (untouched == openings * one.devices))
             spare = max(0, ceil(int(self._left[row]) - self._kept(one)))
             if spare < len(nodes):
                 found.append(
@@ -151,7 +151,7 @@ class Reservations:
         return tuple(found)
 
     def _scarce(self) -> list[int]:
-        """Return the sets of which there are seats, and no more than are worth keeping."""
+        """Return the sets of which there are openings, and no more than are worth keeping."""
         return [
             row
             for row, (one, left) in enumerate(zip(self._sets, self._left.tolist(), strict=True))
@@ -159,7 +159,7 @@ class Reservations:
         ]
 
     def _kept(self, one: _Set) -> float:
-        """Return how many seats of the set are worth keeping now."""
+        """Return how many openings of the set are worth keeping now."""
         wanted = one.demand_ratio * self._free_in_all / (WHOLE_MILLI * one.devices)
         return self._factor * wanted + self._margin * sqrt(wanted)
 

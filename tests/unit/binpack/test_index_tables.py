@@ -123,14 +123,14 @@ def test_whole_nodes_are_kept_for_pods_that_need_all_of_one() -> None:
     assert kept_from(arrays, kept, pod("p", ask=chosen(1))) == []
 
 
-def test_the_margin_keeps_a_last_seat_for_pods_that_come_rarely() -> None:
+def test_the_margin_keeps_a_last_opening_for_pods_that_come_rarely() -> None:
     mix = Mix.of({Shape(milli_cpu=1000, count=8, milli_gpu=1000): 1, WHOLE: 24})  # a quarter of the demand
     arrays, _ = reserving(mix, seat("n1", [1000] * 8))
-    assert kept_from(arrays, Reservations(arrays, mix, 1.5, 0.0), pod("p", ask=chosen(1))) == []  # 0.375 seats
-    assert kept_from(arrays, Reservations(arrays, mix, 1.5, 1.3), pod("p", ask=chosen(1))) == ["n1"]  # 1.025 seats
+    assert kept_from(arrays, Reservations(arrays, mix, 1.5, 0.0), pod("p", ask=chosen(1))) == []  # 0.375 openings
+    assert kept_from(arrays, Reservations(arrays, mix, 1.5, 1.3), pod("p", ask=chosen(1))) == ["n1"]  # 1.025 openings
 
 
-def test_only_pods_that_take_a_seat_are_charged() -> None:
+def test_only_pods_that_take_an_opening_are_charged() -> None:
     mix = Mix.of({Shape(milli_cpu=8000, count=4, milli_gpu=1000): 1})
     arrays, kept = reserving(
         mix,
@@ -184,12 +184,12 @@ def test_nodes_of_eight_are_kept_beside_bigger_ones() -> None:
         {Shape(milli_cpu=1000, count=8, milli_gpu=1000): 1, Shape(milli_cpu=1000, count=16, milli_gpu=1000): 1}
     )
     arrays, kept = reserving(mix, seat("n08", [1000] * 8), seat("n16", [1000] * 16), seat("n4", [1000] * 4))
-    assert kept_from(arrays, kept, pod("p", ask=chosen(1))) == ["n16"]  # of the three seats of eight one is to spare
+    assert kept_from(arrays, kept, pod("p", ask=chosen(1))) == ["n16"]  # of the three openings of eight one is to spare
     assert kept_from(arrays, kept, pod("p", ask=chosen(8))) == ["n16"]
     assert kept_from(arrays, kept, pod("p", ask=chosen(16))) == []
 
 
-def test_seats_are_the_same_whether_counted_at_once_or_as_things_change() -> None:
+def test_openings_are_the_same_whether_counted_at_once_or_as_things_change() -> None:
     generator = random.Random(7)
     mix = default_mix()
     arrays, kept = reserving(mix, *(empty_state(node) for node in load_nodes()[::12]))
