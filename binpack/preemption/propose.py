@@ -7,7 +7,7 @@ the definition of feasible (`binpack.fit`) and the ledger's own arithmetic (`bin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from binpack.books import Holding, account, holding_at
@@ -71,6 +71,8 @@ def propose(unit: Sequence[Pod], view: View, budgets_of: BudgetsOf, *, may_break
     """
     if any(pod.never_preempts or pod.problems for pod in unit):
         return None
+    if len(unit) > 1 and any(pod.guest.has_rules for pod in unit):
+        return None  # rules between its own members are not weighed here
     desk = _Desk(view, budgets_of, min(pod.priority for pod in unit), may_break=may_break)
     for pod in sorted(unit, key=hardest_first):
         if not desk.seat(pod):
@@ -108,10 +110,11 @@ class _Desk:
         self._may_break = may_break
         self._names = sorted(view.open_nodes())
         self._changed: dict[str, dict[str, Holding]] = {}
+        self._known: dict[tuple[object, ...], dict[str, _Offer]] = {}
 
     def seat(self, pod: Pod) -> bool:
         """Seat one pod where it costs least; False where it cannot be seated."""
-        rough = sorted(self._rough(pod), key=lambda offer: (offer.price, offer.node))
+        rough = sorted(self._offers(pod), key=lambda offer: (offer.price, offer.node))
         offers = [exact for offer in rough[:_MOST_CLOSELY] if (exact := self._closely(pod, offer)) is not None]
         offers += [offer for offer in rough[_MOST_CLOSELY:] if self._may_break or not offer.price[0]]
         if not offers:
@@ -123,6 +126,8 @@ class _Desk:
             del holdings[victim.uid]
         holdings[pod.uid] = holding_at(pod, best.node, best.devices or None)
         self._changed[best.node] = holdings
+        for offers_of_kind in self._known.values():
+            offers_of_kind.pop(best.node, None)
         self.seats.append((pod, berth))
         self.victims += best.victims
         return True
@@ -130,17 +135,37 @@ class _Desk:
     def _held(self, name: str) -> Mapping[str, Holding]:
         return self._changed[name] if name in self._changed else self._view.staying(name)
 
+    def _offers(self, pod: Pod) -> list[_Offer]:
+        """Return what `_rough` does; for pods of one kind only nodes that changed since are looked at again."""
+        kind = (pod.requests, pod.ask, pod.constraints, pod.guest)
+        known = self._known.get(kind)
+        if known:
+            for name in self._changed.keys() - known.keys():
+                offer = self._offer(pod, name, self._spared) if self._may_go(pod, name) else None
+                if offer is not None:
+                    known[name] = offer
+        if not known:
+            known = self._known[kind] = {offer.node: offer for offer in self._rough(pod)}
+        # What went meanwhile has used up budgets.
+        return [replace(one, price=price(one.victims, self._budgets_of, self.victims)) for one in known.values()]
+
+    def _may_go(self, pod: Pod, name: str) -> bool:
+        node = self._view.open_node(name)
+        if node is None or (pod.ask is not None and not serves(pod.ask, node)) or mismatch(pod, node) is not None:
+            return False
+        return self._view.allows(pod, name)
+
     def _rough(self, pod: Pod) -> list[_Offer]:
         """Return offers of the nodes nearest to fitting, with nobody to go who could stay."""
         near: list[tuple[int, str]] = []
         for name in self._names:
             node = self._view.open_node(name)
-            if node is None or (pod.ask is not None and not serves(pod.ask, node)) or mismatch(pod, node) is not None:
+            if node is None or not self._may_go(pod, name):
                 continue
             held = self._held(name)
             going = {victim.uid for victim in self._view.tenants.below(name, self._priority)}
             state = self._without(node, held, going)
-            if devices_for(pod, state) is not None and self._view.allows(pod, name):
+            if devices_for(pod, state) is not None:
                 near.append((_shortage(pod, node, held.values()), name))
         offers = (self._offer(pod, name, self._spared) for _, name in sorted(near)[:_MOST_NODES])
         return [offer for offer in offers if offer is not None]
