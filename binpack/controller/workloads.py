@@ -199,7 +199,7 @@ class Workloads:
     async def _set(self, namespace: str, name: str, before: int, after: int) -> None:
         body = [
             {"op": "test", "path": "/spec/replicas", "value": before},
-            {"op": "replace", "path": "/spec/replicas", "value": after},
+            {"op": "add", "path": "/spec/replicas", "value": after},
         ]
         await self._client.json_patch(_scale_path(namespace, name), _encode(body), timeout_s=_CALL_S)
 
