@@ -25,6 +25,7 @@ from binpack.index.reservation import Reservations
 from binpack.index.scarcity import cpu_demand_ratio, suited
 from binpack.index.scorer import Scorer
 from binpack.index.scores import PodClass, ScoreCache
+from binpack.index.soft_taints import SoftTaints
 from binpack.index.unseen import with_unseen
 from binpack.state import NodeState
 from fleet.device import AskKind
@@ -63,6 +64,7 @@ class Index:
         self._eligibility = Eligibility(self._arrays)
         self._misses = Misses(self._arrays, self._eligibility)
         self._by_slot = CompanyBySlot()
+        self._soft = SoftTaints()
         self._claims: ClaimsBySlot | None = None
         self._kept: Kept | None = None
         for state in states:
@@ -95,7 +97,9 @@ class Index:
         self._arrays.set_node(state)
         if self._claims is not None:
             self._claims.node_moved(state.node.name)
-        self._by_slot.set_node(state, self._arrays.slots[state.node.name])
+        slot = self._arrays.slots[state.node.name]
+        self._by_slot.set_node(state, slot)
+        self._soft.set_node(slot, state.node)
 
     def remove_node(self, name: str) -> None:
         """Forget a node; one that is not there is no error."""
@@ -103,6 +107,7 @@ class Index:
         if slot is not None:
             self._arrays.remove_node(name)
             self._by_slot.remove_node(name, slot)
+            self._soft.remove_node(slot)
 
     def take(self, pod: Pod, berth: Berth) -> None:
         """Book the pod on the berth.
@@ -256,6 +261,9 @@ class Index:
             self._claims.charge(pod, cost, arrays.slots, arrays.name)
         if arrays.leaving:
             cost[list(arrays.leaving)] += _LAST_RESORT_MILLI
+        avoided = self._soft.avoided(pod.constraints.tolerations)
+        if avoided is not None:
+            cost[avoided] += _LAST_RESORT_MILLI
         if self._kept:
             self._kept.charge(pod, cost)
         return cost

@@ -1,7 +1,7 @@
 """Openings kept for the pods that need several whole devices of one node.
 
-An *opening* of such a pod is as many free devices as it asks, with the CPU it asks, on a node that could ever hold it. The
-pods of the mix that ask for the same number m > 1 of whole devices are grouped by the set S of node classes that could
+An *opening* of such a pod is as many free devices as it asks, with its CPU, on a node that could ever hold it. The pods
+of the mix that ask for the same number m > 1 of whole devices are grouped by the set S of node classes that could
 hold them. For each set: its share d_S of the total GPU demand, sets inside it counted in, the least CPU c_S among those
 pods, and the openings that are left::
 
