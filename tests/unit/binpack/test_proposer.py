@@ -1,0 +1,282 @@
+"""When moves are looked for, what is told, in which order they begin, and what stands in their way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from binpack.config import MovesSettings
+from binpack.controller.budget_feed import Budgets
+from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.proposer import Proposer
+from binpack.controller.waiting import WaitingRoom
+from binpack.controller.world import World
+from binpack.index import Index
+from binpack.ledger import Ledger
+from binpack.relocation.record import WayKind, format_way
+from binpack.relocation.ways import Scaler, Workload
+from binpack.repack.values import MovePlan, Verdict
+from fleet.budget import DisruptionBudget
+from fleet.company import Selector
+from fleet.plan import Reason, Unplaced
+from fleet.pod import Owner
+from tests.support.builders import a_node, a_pod
+from tests.support.clock import ManualClock
+
+HPA = Scaler(kind="HorizontalPodAutoscaler", name="h")
+
+
+class Mover:
+    """Takes orders, and marks the pods: their moves then last for ever."""
+
+    def __init__(self, see):
+        self.orders = []
+        self._see = see
+
+    async def begin(self, order):
+        self.orders.append(order)
+        self._see(replace(order.pod, moving_to=order.target, moving_by=format_way(order.way)))
+        return True
+
+
+class Workloads:
+    """Every pod is a Deployment's; those named in `foreign` are scaled by somebody else."""
+
+    def __init__(self):
+        self.foreign = set()
+
+    async def of(self, pod):
+        scalers = (HPA,) if pod.owner.name in self.foreign else ()
+        return Workload(kind="Deployment", name=pod.owner.name, replicas=2, updated=2, ready=2, scalers=scalers)
+
+
+class Recorder:
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.said = []
+
+    async def record(self, about, *, reason, note, is_warning, action="Planning"):
+        self.said.append((about.name, reason, note))
+
+
+class Yard:
+    """A planner's world with nodes of two devices, and a proposer in it."""
+
+    def __init__(self, nodes=2, **settings):
+        self.clock = ManualClock()
+        self.ledger = Ledger()
+        self.world = World(self.ledger, Index(), WaitingRoom(hand_over_after_s=1e9), self.clock.monotonic_s)
+        self.mover, self.workloads = Mover(self.see), Workloads()
+        self.recorder, self.budgets = Recorder(), Budgets()
+        self.budgets.is_known = True
+        self.registry = CollectorRegistry()
+        self.settings = MovesSettings(**({"mode": "act", "per_service": 9} | settings))
+        self.proposer = Proposer(
+            self.world,
+            self.budgets,
+            self.workloads,
+            self.mover,
+            self.recorder,
+            self.clock,
+            PlannerMetrics(self.registry),
+            self.settings,
+        )
+        for number in range(nodes):
+            self.ledger.set_node(a_node(f"n{number}", gpus=2, milli_cpu=64_000))
+        self.world.refresh()
+
+    def serve(self, name, node, device="0", service="rs"):
+        pod = replace(
+            a_pod(
+                name, whole=1, node=node, devices=(device,), owner=Owner(kind="ReplicaSet", name=service, uid=service)
+            ),
+            is_ready=True,
+        )
+        self.see(pod)
+        return pod
+
+    def see(self, pod):
+        self.ledger.set_pod(pod)
+        self.world.pod_seen(pod)
+        self.world.refresh()
+
+    def wait(self, *pods):
+        for pod in pods:
+            self.see(pod)
+            self.world.queue.pop(pod.uid, None)
+            answer = self.world.index.place(pod)
+            assert isinstance(answer, Unplaced)
+            self.world.wait(answer)
+
+    async def turn(self, seconds=31.0):
+        await self.clock.advance(seconds)
+        await self.proposer.turn()
+
+    def begun(self):
+        return [order.pod.name for order in self.mover.orders]
+
+
+def a_pair(name="big"):
+    return a_pod(name, whole=2)
+
+
+async def test_moves_are_made_for_a_pod_that_has_waited_long_enough():
+    yard = Yard()
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    await yard.turn(10.0)
+    assert not yard.mover.orders
+    await yard.turn(25.0)
+    await yard.turn(2.0)
+    (order,) = yard.mover.orders
+    assert order.way.kind is WayKind.SCALE
+    assert order.pod.node_name != order.target.node
+    assert "makes room for default/big" in order.why
+
+
+async def test_what_is_only_proposed_is_told_on_each_pod_and_nothing_begins():
+    yard = Yard(mode="propose")
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    await yard.turn()
+    await yard.turn(2.0)
+    ((_, reason, note),) = yard.recorder.said
+    assert reason == "MoveProposed"
+    assert "could move to n" in note
+    assert "makes room for default/big" in note
+    assert not yard.mover.orders
+    assert yard.registry.get_sample_value("berthmaster_moves_proposed_total", {"reason": "MakesRoom"}) == 1
+
+
+async def test_before_the_budgets_are_known_nothing_is_looked_for():
+    yard = Yard()
+    yard.budgets.is_known = False
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    await yard.turn()
+    await yard.turn()
+    assert not yard.mover.orders
+
+
+async def test_a_service_that_somebody_else_scales_is_left_alone_and_another_one_moves():
+    yard = Yard()
+    yard.serve("a", "n0", service="foreign")
+    yard.serve("b", "n1", service="ours")
+    yard.workloads.foreign = {"foreign"}
+    yard.wait(a_pair())
+    await yard.turn()
+    await yard.turn(2.0)
+    assert yard.begun() == ["b"]
+    said = [(name, reason) for name, reason, _ in yard.recorder.said]
+    assert said in ([], [("a", "NotMoved")])
+
+
+async def test_where_no_workload_allows_a_way_nothing_begins_and_it_is_told_why():
+    yard = Yard()
+    yard.serve("a", "n0", service="foreign")
+    yard.serve("b", "n1", service="foreign")
+    yard.workloads.foreign = {"foreign"}
+    yard.wait(a_pair())
+    for _ in range(3):
+        await yard.turn()
+    assert not yard.mover.orders
+    assert yard.recorder.said[0][1] == "NotMoved"
+    assert "NoDisruptionBudget" in yard.recorder.said[0][2]
+    assert len(yard.recorder.said) == 1, "it is not tried again at once"
+
+
+async def test_for_the_same_pods_it_is_not_looked_again_before_a_minute_or_the_end_of_a_move():
+    yard = Yard(nodes=1)
+    yard.serve("a", "n0")
+    yard.wait(a_pair())
+    calls = []
+    yard.proposer._found = lambda goal: calls.append(goal) or _nothing()  # type: ignore[method-assign]
+    for _ in range(10):
+        await yard.turn(10.0)
+    assert 1 <= len(calls) <= 2
+
+
+def _nothing():
+    return MovePlan(verdict=Verdict.NOTHING_FOUND), {}
+
+
+async def test_replicas_of_one_service_move_one_at_a_time_unless_a_budget_allows_more():
+    budget = DisruptionBudget(
+        namespace="default", name="b", selector=Selector(), allowed=2, expected=4, desired_healthy=2
+    )
+    for budgets, most in (([], 1), ([budget], 2)):
+        yard = Yard(nodes=4, per_service=1)
+        for one in budgets:
+            yard.budgets.set(one)
+        for number in range(4):
+            yard.serve(f"p{number}", f"n{number}")
+        yard.wait(a_pair("x"), a_pair("y"))
+        for _ in range(4):
+            await yard.turn()
+        assert len(yard.begun()) == most
+
+
+async def test_a_move_waits_for_the_room_that_an_earlier_one_leaves():
+    yard = Yard()
+    first, second = yard.serve("a", "n0"), yard.serve("b", "n1")
+    yard.wait(a_pair())
+    await yard.turn()
+    (waiting, since_s), *_ = yard.proposer._orders
+    blocker = replace(waiting.pod, uid="x", name="x", node_name=waiting.target.node, devices=waiting.target.devices)
+    yard.see(blocker)
+    await yard.turn(2.0)
+    assert not yard.mover.orders
+    yard.ledger.remove_pod("x")
+    yard.world.pod_gone("x")
+    await yard.turn(2.0)
+    assert len(yard.mover.orders) == 1
+    assert since_s >= 0
+    assert {first.name, second.name} > set(yard.begun())
+
+
+async def test_orders_whose_pod_is_gone_are_dropped():
+    yard = Yard()
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    await yard.turn()
+    ((order, _),) = yard.proposer._orders
+    yard.ledger.remove_pod(order.pod.uid)
+    yard.world.pod_gone(order.pod.uid)
+    await yard.turn(2.0)
+    assert not yard.mover.orders
+    assert not yard.proposer._orders
+
+
+async def test_on_schedule_devices_are_freed_where_an_operator_wants_them_free():
+    yard = Yard(free_seats=1, every_s=60.0)
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    await yard.turn(30.0)
+    await yard.turn(2.0)
+    assert not yard.mover.orders
+    await yard.turn(40.0)
+    await yard.turn(2.0)
+    (order,) = yard.mover.orders
+    assert "frees 2 devices of one node" in order.why
+
+
+@pytest.mark.parametrize("words", [{"mode": "on"}, {"pods_per_hour": 0}, {"waits_s": 0.5}, {"free_seats": -1}])
+def test_settings_that_make_no_sense_are_named(words):
+    (problem,) = MovesSettings(**words).problems()
+    assert next(iter(words)) in problem
+    assert not MovesSettings().problems()
+
+
+def test_a_reason_to_wait_that_is_no_lack_of_room_moves_nobody():
+    yard = Yard()
+    pod = a_pair()
+    yard.see(pod)
+    yard.world.wait(Unplaced(pod_uid=pod.uid, reason=Reason.MALFORMED))
+    assert not list(yard.world.waiting_for_room())
