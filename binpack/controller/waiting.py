@@ -65,6 +65,14 @@ class WaitingRoom:
             return False
         return new.said[0] != reason.value or now_s - new.said_at_s >= self._repeat_s
 
+    def unsaid(self, now_s: float) -> dict[str, str]:
+        """Return, by uid, the present text of pods whose condition has said an older one for long enough."""
+        return {
+            uid: pod.text
+            for uid, pod in self._pods.items()
+            if pod.said[1] and pod.said != (pod.reason.value, pod.text) and now_s - pod.said_at_s >= self._repeat_s
+        }
+
     def said(self, uid: str, now_s: float) -> None:
         """Record that the present reason was written to the pod."""
         pod = self._pods.get(uid)

@@ -388,6 +388,7 @@ class World:
 
     def look_again(self, most_wishes: int, older_than_s: float) -> None:
         """Renew the numbers of pods whose reason was found long ago; queue those that fit after all."""
+        self.to_say.update(self.waiting.unsaid(self._now_s()))
         answers: dict[tuple[object, ...], Placement | Unplaced] = {}
         for pod in self._waiting_for_room():
             record = self.waiting.get(pod.uid)

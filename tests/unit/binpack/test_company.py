@@ -14,6 +14,7 @@ from binpack.company.company import Company
 from binpack.company.wishes import REPLICA_MILLI
 from binpack.improvement import question_of
 from binpack.index import Index
+from binpack.index.mix import mix_of
 from binpack.planner import draft, plan_batch
 from binpack.solver.instance import Budget
 from binpack.state import NodeState
@@ -22,7 +23,7 @@ from fleet.company import Guest, HostPort, PodTerm, Selector, Spread
 from fleet.constraints import NodeTerm, Requirement, Taint
 from fleet.plan import Placement, Plan, Reason, Unplaced
 from fleet.pod import Berth, Pod
-from tests.support.berths import pod, seat, share
+from tests.support.berths import chosen, pod, seat, share
 from tests.support.builders import a_node, a_pod
 from tests.support.company import ZONE, a_world, is_app, newcomers
 from tests.support.planning import a_world as a_planners_world
@@ -123,8 +124,8 @@ def test_replicas_of_one_owner_go_to_different_nodes_and_pods_without_an_owner_a
 
 def test_replicas_share_a_node_rather_than_break_a_whole_one_that_others_need() -> None:
     states = [seat("n0", [1000] * 8), seat("n1", [500] * 8)]
-    pods = [a_guest_pod(f"p{i}", a_guest(owner="rs"), ask=share(500)) for i in range(2)]
-    plan = draft(Index(states), pods)
+    pods = [a_guest_pod(f"p{i}", a_guest(owner="rs"), ask=share(500)) for i in range(3)]
+    plan = draft(Index(states, mix=mix_of([pod("large", ask=chosen(8)), pods[0]])), pods)
     assert {one.berth.node for one in plan.placements} == {"n1"}
 
 
