@@ -51,7 +51,7 @@ format: setup ## format and mend what can be mended
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-bench-openb: setup ## packing quality on the published protocol, beside the published policies
+bench-openb: setup ## packing quality: 17 traces, ours, the published policies, the bound; draws bench/results/openb.png
 	@$(PY) -m bench.openb
 
 bench-kwok: setup ## created-to-bound against the stock kube-scheduler, Filter latency, memory
