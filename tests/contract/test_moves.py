@@ -126,6 +126,17 @@ async def test_a_stateful_replica_goes_first_and_only_under_a_budget(client: Cli
         assert await opened.ready() == 2
 
 
+async def test_a_stateful_replica_under_a_budget_goes_first_and_its_successor_has_the_seat(client: Client) -> None:
+    async with pier(client, "stateful") as opened:
+        await opened.lie_thinly(2, kind="StatefulSet")
+        await opened.budget(1)
+        await opened.want_pairs(1)
+        await opened.until_placed(pairs=1, within_s=60.0)
+        await opened.until_at_rest(within_s=60.0)
+        assert await opened.moved() == 1
+        assert await opened.ready() == 2
+
+
 async def test_under_a_foreign_autoscaler_a_replica_goes_first_as_its_budget_allows(client: Client) -> None:
     async with pier(client, "foreign") as opened:
         await opened.lie_thinly(2)

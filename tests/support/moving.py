@@ -41,10 +41,10 @@ class Pier(Quay):
     def _path(self, plural: str = "", name: str = "", subresource: str = "", version: str = "apps/v1") -> str:
         return paths.custom(version, plural or self._kind, namespace=self.namespace, name=name, subresource=subresource)
 
-    def _workload(self, name: str, replicas: int, gpus: int) -> Object:
+    def _workload(self, name: str, replicas: int, gpus: int, *, cpu: str = "1") -> Object:
         tags = {"app": name}
         devices = {labels.GPU: str(gpus)}
-        resources = {"requests": devices | {"cpu": "1"}, "limits": devices}
+        resources = {"requests": devices | {"cpu": cpu}, "limits": devices}
         container = {"name": "main", "image": "none", "resources": resources}
         spec = {
             "nodeSelector": {POOL: self.pool},
@@ -63,18 +63,21 @@ class Pier(Quay):
     async def lie_thinly(self, count: int, *, kind: str = "Deployment") -> None:
         """Have so many replicas of one device each, every one on a node of its own."""
         self._kind = {"Deployment": "deployments", "StatefulSet": "statefulsets"}[kind]
-        body = self._workload("llm", 2 * count, 1)
         if kind == "StatefulSet":
+            # Which of them goes is not for us to say: so that each comes to a node of its own, half of each is taken.
+            await self.create(self._path("deployments"), self._workload("filler", count, 1, cpu="20"))
+            await eventually(
+                lambda: self.of_app("filler"), lambda pods: sum(map(is_ready, pods)) == count, within_s=60.0
+            )
+            body = self._workload("llm", count, 1)
             body["spec"] |= {"serviceName": "llm", "podManagementPolicy": "Parallel"}
-        await self.create(self._path(), body)
+            await self.create(self._path(), body)
+            await self._until_ready(count)
+            await self.client.delete(self._path("deployments", "filler"))
+            await eventually(lambda: self.of_app("filler"), lambda pods: not pods, within_s=60.0)
+            return
+        await self.create(self._path(), self._workload("llm", 2 * count, 1))
         pods = await self._until_ready(2 * count)
-        if kind == "StatefulSet":
-            # The last ones go first, whichever node they are on: delete until each is alone.
-            await self.scale(count)
-            pods = await self._until_ready(count)
-            if len({pod["spec"]["nodeName"] for pod in pods}) == count:
-                return
-            pytest.fail(f"{count} stateful replicas share nodes")
         seen: set[str] = set()
         for pod in pods:
             name = pod["spec"]["nodeName"]
