@@ -64,7 +64,7 @@ def propose(
     plan = _reach(trial, goal, effort or Effort(), solve)
     if plan.verdict is Verdict.NOTHING_FOUND and not has_budget:
         plan = replace(plan, verdict=Verdict.NO_BUDGET)
-    violations = check_moves(states, pods, goal.pods if isinstance(goal, MakeRoom) else (), plan)
+    violations = check_moves(states, pods, goal.pods if isinstance(goal, MakeRoom) else (), plan, budget)
     if violations:
         first = violations[0]
         why = f"the plan did not hold: {first.rule} for {first.pod_uid} on {first.node}"
