@@ -68,6 +68,18 @@ def test_the_sentence_names_the_smallest_change():
     assert sentence(pod, unplaced) == "needs 2 free G2 devices on one node and 12 cores: best node n0173 lacks 4 cores"
 
 
+def test_a_text_that_changed_too_soon_after_the_last_is_said_later() -> None:
+    room = WaitingRoom(hand_over_after_s=30, repeat_s=30)
+    assert room.enter("a", Reason.VOLUME, "no claim", 0.0)
+    assert room.unsaid(99.0) == {}  # it is about to be said for the first time
+    room.said("a", 0.0)
+    assert not room.enter("a", Reason.VOLUME, "not bound", 5.0)
+    assert room.unsaid(29.0) == {}
+    assert room.unsaid(30.0) == {"a": "not bound"}
+    room.said("a", 30.0)
+    assert room.unsaid(99.0) == {}
+
+
 def test_a_new_reason_is_said_at_once_and_new_numbers_seldom():
     room = WaitingRoom(hand_over_after_s=30, repeat_s=30)
     assert room.enter("u1", Reason.INSUFFICIENT, "lacks 4 cores", 0.0)
