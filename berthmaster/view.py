@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
+from binpack.controller.claim_feed import ClaimFeed, SliceListener
+from binpack.dra.desk import Desk
+from binpack.dra.shown import recorded_on, with_held
 from binpack.feed import Feed
 from binpack.index import Index
 from binpack.ledger import Ledger
@@ -18,6 +21,7 @@ from fleet.kube.credentials import Connection
 from fleet.pod import Pod
 
 _SYNC_WITHIN_S = 60.0
+_CLAIMS_WITHIN_S = 3.0
 _LOOK_EVERY_S = 0.02
 
 
@@ -27,6 +31,8 @@ class View:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.index = Index()
+        self.desk = Desk()
+        self.index.use_claims(self.desk)
         self.pods: dict[str, Pod] = {}
         self._states: dict[str, NodeState] = {}
 
@@ -40,12 +46,15 @@ class View:
 
     def refresh(self) -> None:
         """Carry what changed in the ledger into the index."""
-        for name in sorted(self.ledger.take_changed()):
+        for name in sorted(self.ledger.take_changed() | self.desk.take_touched()):
             state = self.ledger.state(name)
             if state is None:
                 self._states.pop(name, None)
                 self.index.remove_node(name)
+                self.desk.remove_node(name)
             else:
+                self.desk.set_node(name, state.node.labels, recorded_on(state))
+                state = with_held(state, self.desk.held_on(name))
                 self._states[name] = state
                 self.index.set_node(state)
 
@@ -81,8 +90,10 @@ async def watched(connection: Connection, clock: Clock) -> AsyncIterator[View]:
         except ApiError as error:
             raise BerthmasterError(f"cannot read the cluster at {connection.base_url}: {error}") from error
         view = View()
-        feed = Feed(client, clock, view.ledger, listener=view)
+        feed = Feed(client, clock, view.ledger, listener=view, slice_listener=SliceListener(view.desk))
+        claims = ClaimFeed(client, clock, view.desk, lambda: None, lambda kind, name: None)
         watching = asyncio.ensure_future(feed.run())
+        claiming = asyncio.ensure_future(claims.run())
         try:
             deadline_s = clock.monotonic_s() + _SYNC_WITHIN_S
             while not feed.is_synced:
@@ -91,9 +102,13 @@ async def watched(connection: Connection, clock: Clock) -> AsyncIterator[View]:
                 if clock.monotonic_s() > deadline_s:
                     raise BerthmasterError(f"the cluster at {connection.base_url} did not send its objects in time")
                 await clock.sleep(_LOOK_EVERY_S)
+            # Whoever may not read resource claims sees all the rest; pods with claims then say so.
+            deadline_s = clock.monotonic_s() + _CLAIMS_WITHIN_S
+            while not view.desk.is_synced and not claiming.done() and clock.monotonic_s() < deadline_s:
+                await clock.sleep(_LOOK_EVERY_S)
             view.refresh()
             yield view
         finally:
             watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
+            claiming.cancel()
+            await asyncio.gather(watching, claiming, return_exceptions=True)

@@ -21,7 +21,7 @@ from binpack.mig.proposals import Proposal, proposals
 from binpack.repack.values import MoveBudget
 from binpack.solver.instance import Budget
 from fleet.clock import SystemClock
-from fleet.plan import Plan
+from fleet.plan import Placement, Plan
 from fleet.pod import Pod
 
 
@@ -105,6 +105,7 @@ def _document(pods: dict[str, Pod], plan: Plan) -> dict[str, Any]:
                 "pod": pods[placement.pod_uid].key,
                 "node": placement.berth.node,
                 "devices": list(placement.berth.devices),
+                "claimed": [list(one) for one in _claimed(placement)],
                 "cost_milli_gpu": placement.score,
             }
             for placement in plan.placements
@@ -118,6 +119,11 @@ def _document(pods: dict[str, Pod], plan: Plan) -> dict[str, Any]:
             for unplaced in plan.unplaced
         ],
     }
+
+
+def _claimed(placement: Placement) -> list[tuple[str, str, str]]:
+    """Return driver, pool and name of the devices chosen for resource claims."""
+    return [result.id for choice in placement.berth.choices for result in choice.allocation.results]
 
 
 def _print(pods: dict[str, Pod], plan: Plan) -> None:
@@ -135,7 +141,7 @@ def _print(pods: dict[str, Pod], plan: Plan) -> None:
         table.add_row(
             pods[placement.pod_uid].key,
             placement.berth.node,
-            ",".join(placement.berth.devices) or "-",
+            ",".join((*placement.berth.devices, *("/".join(one) for one in _claimed(placement)))) or "-",
             f"{placement.score:.3f}",
         )
     console.print(table)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
@@ -530,3 +533,29 @@ async def test_the_examples_of_the_guide_run_side_by_side(cluster: Cluster, pier
         kubectl(cluster, "delete", "-k", str(EXAMPLES / "gpus"), "--wait=false")
         for node in (*whole, *shared):
             await pier.quay.client.delete(f"/api/v1/nodes/{node.name}")
+
+
+async def test_plan_shows_the_devices_that_gated_pods_would_get(cluster: Cluster, pier: Pier) -> None:
+    first, _ = nodes_of(pier)
+    await pier.publish(first, [device("only")])
+    await pier.add_claim("one", [request("gpu", pier.device_class)])
+    await asyncio.to_thread(cluster.kill, "planner")
+    try:
+        await pier.add_pod("gated", claim="one")
+        command = [
+            sys.executable,
+            "-m",
+            "berthmaster",
+            "plan",
+            "--dry-run",
+            "--json",
+            f"--kubeconfig={cluster.kubeconfig}",
+        ]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=True)
+        (placed,) = json.loads(done.stdout)["placements"]
+        assert placed["node"] == first
+        assert placed["claimed"] == [["dev.example.com", first, "only"]]
+        assert devices_of(await pier.claim("one")) == []
+    finally:
+        await asyncio.to_thread(cluster.start, "planner")
+    await pier.quay.bound("gated", within_s=40.0)
