@@ -113,9 +113,9 @@ def explain(pod: Pod, index: Index, states: Mapping[str, NodeState], most: int) 
         for option in ranked
     )
     reasons: Counter[str] = Counter()
-    for state in states.values():
-        reason = _exclusion(pod, state)
-        reasons[reason] += 1
+    against = index.company.against(pod)
+    for name, state in states.items():
+        reasons[_exclusion(pod, state) or against.get(name, "")] += 1
     feasible = reasons.pop("", 0)
     return Explanation(
         pod=pod.key,
@@ -155,7 +155,8 @@ def _why(pod: Pod, berth: Berth | None, options: tuple[Option, ...], answer: Pla
         return sentence(pod, answer)
     best = options[0] if options else None
     if berth is None:
-        return f"it could go to {best.node} now" if best else "no node can take it"
+        but = ", but for its volume claims, which its condition tells of" if pod.claims else ""
+        return f"it could go to {best.node} now{but}" if best else "no node can take it"
     taken = next((option for option in options if option.is_taken), None)
     if taken is None:
         return (

@@ -96,6 +96,16 @@ class Company:
         row = self.row(name)
         return row >= 0 and all(bool(one.allowed[row]) for one in judgements(self._roster, self._crowd, pod))
 
+    def against(self, pod: Pod) -> dict[str, str]:
+        """Return, by node, the first rule between pods that forbids it to the pod, in words; others are left out."""
+        found: dict[str, str] = {}
+        for one in judgements(self._roster, self._crowd, pod):
+            for row in np.flatnonzero(~one.allowed).tolist():
+                node = self._roster.nodes[row] if row < self._roster.count else None
+                if node is not None:
+                    found.setdefault(node.name, one.subject)
+        return found
+
     def why_not(self, pod: Pod, rows: Ints) -> tuple[Reason, str]:
         """Return the rule that forbids most of these nodes, and how many each rule forbids, in words.
 

@@ -8,7 +8,8 @@ import pytest
 
 from berthmaster.explain import Standing, berth_of, explain, standing
 from binpack.index import Index
-from fleet.constraints import NodeConstraints, Taint
+from fleet.company import Guest, PodTerm, Selector
+from fleet.constraints import NodeConstraints, Requirement, Taint
 from fleet.pod import Berth, Phase
 from tests.support.builders import a_node, a_pod, a_state
 
@@ -39,6 +40,23 @@ def told(pod, *states, most=10):
 def test_where_a_pod_stands(pod, expected, berth):
     assert standing(pod) is expected
     assert berth_of(pod) == berth
+
+
+def test_a_rule_between_pods_is_counted_among_the_reasons():
+    web = Selector(requirements=(Requirement(key="app", operator="In", values=("web",)),))
+    alone = PodTerm(key="zone", selector=web, namespaces=("default",))
+    guest = Guest(labels=(("app", "web"),), anti=(alone,))
+    there = replace(a_pod("there", node="n0"), guest=guest)
+    states = [
+        a_state(a_node("n0", labels={"zone": "a"}), there),
+        a_state(a_node("n1", labels={"zone": "a"})),
+        a_state(a_node("n2", labels={"zone": "b"})),
+        a_state(a_node("n3", is_cordoned=True, labels={"zone": "a"})),
+    ]
+    found = told(replace(a_pod("p"), guest=guest, claims=("data",)), *states)
+    assert found.feasible_nodes == 1
+    assert found.excluded == (("pod anti-affinity over zone", 2), ("cordoned", 1))
+    assert found.why == "it could go to n2 now, but for its volume claims, which its condition tells of"
 
 
 def test_the_options_are_ranked_and_the_taken_one_marked():
