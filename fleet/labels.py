@@ -85,6 +85,7 @@ SURGE = f"{DOMAIN}/surge"  # annotation of an autoscaler: uids of the replicas b
 SERVED_LOCALLY = f"{DOMAIN}/served-locally"  # local clusters only: a process on this machine stands for the pod
 AGGREGATE_TO_SCALER = f"{DOMAIN}/aggregate-to-scaler"
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+LEAVES_EARLY = "-1000"  # as that cost: of those that the scaler would drop; what people set is commonly within 100
 LEAVES_FIRST = str(-(2**31))  # as that cost: of a replica whose successor serves; no other can be lower
 
 # The warm pool. Its nodes are born with two taints: one until they are proven warm, one for as long as they are the

@@ -7,8 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from binpack.moving import afresh, stays
 from binpack.repack.values import FreeDevices, Movable
 from binpack.state import NodeState
+from fleet import labels
 from fleet.budget import DisruptionBudget
 from fleet.pod import Berth, Pod
+
+_OUR_COSTS = ("", labels.LEAVES_EARLY, labels.LEAVES_FIRST)
 
 
 def service_of(pod: Pod) -> str:
@@ -24,9 +27,9 @@ def movables(
 ) -> tuple[Movable, ...]:
     """Return the pods that may be moved, by uid.
 
-    Left out are pods that stay, that move already, that are not Ready (what is not well should not be moved), that are
-    under two disruption budgets or under one that lets nobody go however healthy all are, and those on nodes that are
-    being emptied.
+    Left out are pods that stay, that move already, that are not Ready (what is not well should not be moved), whose
+    order of leaving somebody else has set, that are under two disruption budgets or under one that lets nobody go
+    however healthy all are, and those on nodes that are being emptied.
 
     Args:
         pods: That have a berth.
@@ -37,6 +40,8 @@ def movables(
     found: list[Movable] = []
     for pod in pods:
         if not pod.is_ready or pod.moving_to is not None or pod.moving_by or stays(pod) is not None:
+            continue
+        if pod.deletion_cost not in _OUR_COSTS:
             continue
         state, service = states.get(pod.node_name), service_of(pod)
         if state is None or state.node.is_spare or state.node.is_kept or service in barred:

@@ -21,8 +21,7 @@ from scaler.seen import Phase
 
 log = logging.getLogger(__name__)
 
-# Lower goes first (KEP-2255); what people set themselves is commonly between -100 and 100.
-_FIRST = "-1000"
+_FIRST = labels.LEAVES_EARLY  # lower goes first (KEP-2255)
 _MOST_MARKS = 32
 _CALL_S = 5.0
 _scale = msgspec.json.Decoder(ScaleObject).decode

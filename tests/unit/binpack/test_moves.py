@@ -216,6 +216,8 @@ def a_budget(name="b", **more):
         (serving(moving_by="eviction"), (), (), False),
         (serving(keeps_still=True), (), (), False),
         (serving(gang="g"), (), (), False),
+        (serving(deletion_cost="5"), (), (), False),
+        (serving(deletion_cost="-1000"), (), (), True),
         (serving(has_claims=True), (), (), False),
         (serving(owner=Owner(kind="Job", name="j", uid="j")), (), (), False),
         (serving(node_name="elsewhere"), (), (), False),

@@ -254,6 +254,24 @@ async def test_orders_whose_pod_is_gone_are_dropped():
     assert not yard.proposer._orders
 
 
+async def test_a_gang_that_was_tried_and_did_not_fit_has_moves_made_for_it_as_a_whole():
+    yard = Yard(nodes=3)
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    members = [a_pod(f"m{number}", whole=2, gang="g", gang_size=2) for number in range(2)]
+    for pod in members:
+        yard.see(pod)
+    yard.world.call_rolls()
+    await yard.turn()
+    await yard.turn()
+    assert not yard.mover.orders, "nobody has tried it yet"
+    yard.world.together.without_room.add(("default", "g"))
+    await yard.turn(2.0)
+    await yard.turn(2.0)
+    (order,) = yard.mover.orders
+    assert "makes room for gang g" in order.why
+
+
 async def test_on_schedule_devices_are_freed_where_an_operator_wants_them_free():
     yard = Yard(free_seats=1, every_s=60.0)
     yard.serve("a", "n0")
