@@ -113,21 +113,22 @@ def gang(states: States, kind: str, size: int, draw: random.Random) -> list[Pod]
     if kind == "widest":
         names.sort(key=lambda name: -sum(device.is_untouched for device in left[name].devices))
     is_snug = kind in ("snug", "widest")
-    if kind == "last":
-        names = names[: max(1, size // _MEMBERS_PER_NODE)]
-        for name in set(left).difference(names):
-            states[name] = replace(states[name], free=Resources())
+    at_once = _MEMBERS_PER_NODE if kind == "last" else 1
     found: list[Pod] = []
-    for name in names * (1 if is_snug else 50):
-        if len(found) == size:
-            break
+    used: set[str] = set()
+    for name in names * (1 if is_snug or kind == "last" else 50):
         if kind == "drawn" and draw.random() < 0.5:
             continue
-        cut = member(len(found), left[name], draw, is_snug=is_snug)
-        if cut is not None:
-            pod, berth = cut
-            left[name] = booked(pod, berth, left[name])
-            found.append(pod)
+        for _ in range(at_once):
+            cut = member(len(found), left[name], draw, is_snug=is_snug) if len(found) < size else None
+            if cut is not None:
+                pod, berth = cut
+                left[name] = booked(pod, berth, left[name])
+                found.append(pod)
+                used.add(name)
+    if kind == "last":
+        for name in set(left).difference(used):
+            states[name] = replace(states[name], free=Resources())
     draw.shuffle(found)
     return found
 
