@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from binpack.check_company import Register, Trial
+from binpack.check_company import Trial
 from binpack.check_instances import can_begin
+from binpack.check_register import Register
 from binpack.state import DeviceState, NodeState
 from fleet.berths import locate
 from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Taint, Toleration

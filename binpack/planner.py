@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from binpack.booking import what_if
 from binpack.check import check
-from binpack.check_company import Register
+from binpack.check_register import Register
 from binpack.company import COMPANY_REASONS
 from binpack.demand import hardest_first, price_left_out
 from binpack.improvement import improve, question_of

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
-import numpy as np
-
-from binpack.company.roster import Ints
+from binpack.company.group import Group
 from fleet.company import Guest, HostPort, PodTerm, Selector
 
 _MOST_GROUPS: Final = 8192
@@ -21,43 +19,6 @@ _SLACK: Final = 4096
 # Why a guest that is there keeps others away, or would rather.
 ANTI: Final = "anti"
 REPULSED: Final = "repulsed"
-
-
-class Group:
-    """Members per row, those of no row left out.
-
-    Attributes:
-        at: Members by row, all above 0.
-        version: Grows with every change.
-        is_hard: Whether a hard rule counts it: its members may not be moved without asking that rule.
-    """
-
-    __slots__ = ("_counts", "_read_at", "_rows", "at", "is_hard", "version")
-
-    def __init__(self) -> None:
-        self.at: dict[int, int] = {}
-        self.version = 0
-        self.is_hard = False
-        self._read_at = -1
-        self._rows: Ints = np.zeros(0, np.int64)
-        self._counts: Ints = np.zeros(0, np.int64)
-
-    def add(self, row: int, more: int) -> None:
-        """Count members in, or out below 0."""
-        left = self.at.get(row, 0) + more
-        if left > 0:
-            self.at[row] = left
-        else:
-            self.at.pop(row, None)
-        self.version += 1
-
-    def arrays(self) -> tuple[Ints, Ints]:
-        """Return rows and members on them, both (n,); shared arrays."""
-        if self._read_at != self.version:
-            self._rows = np.fromiter(self.at.keys(), np.int64, len(self.at))
-            self._counts = np.fromiter(self.at.values(), np.int64, len(self.at))
-            self._read_at = self.version
-        return self._rows, self._counts
 
 
 class _Selecting:
@@ -255,12 +216,12 @@ class Crowd:
         self._met.clear()
         for groups in (self.holders, self.owners):
             for group in groups.values():
-                _clear(group)
+                group.clear()
         for of_port in self.ports.values():
             for group in of_port.values():
-                _clear(group)
+                group.clear()
         for one in self._selecting.values():
-            _clear(one.group)
+            one.group.clear()
         for guest, at in where.items():
             if at:
                 joined = self._admit(guest)
@@ -275,8 +236,3 @@ class Crowd:
             key: left for key, of_port in self.ports.items() if (left := {p: g for p, g in of_port.items() if g.at})
         }
         self._met.clear()
-
-
-def _clear(group: Group) -> None:
-    group.at.clear()
-    group.version += 1

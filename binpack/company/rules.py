@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from binpack.company.crowd import ANTI, Crowd, Group
+from binpack.company.crowd import ANTI, Crowd
+from binpack.company.group import Group
 from binpack.company.roster import NO_DOMAIN, Bools, Domains, Ints, Roster
 from fleet.company import Guest, PodTerm, Spread
 from fleet.constraints import Toleration

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 
-from binpack.check_company import Register
+from binpack.check_register import Register
 from binpack.company import COMPANY_REASONS, Company
 from binpack.controller.berthed import Berthed
 from binpack.controller.growth import has_grown
@@ -440,11 +440,20 @@ class World:
         if self._past is not None:  # a fresh planner has learnt the mix from the pods it finds before its first batch
             self.index.learn(self._past.values())
             self._past = None
+        self._keep_nodes()
         pods = sorted(self.queue.values(), key=lambda pod: (-pod.priority, pod.created_at_s))[:most]
         for pod in pods:
             del self.queue[pod.uid]
             self.away[pod.uid] = Away.PLANNED
         return tuple(pods)
+
+    def _keep_nodes(self) -> None:
+        """Let nodes drain for the pods that wait for several whole devices."""
+        kinds: dict[tuple[object, ...], tuple[Pod, int]] = {}
+        for pod in filter(asks_several, self._waiting_for_room()):
+            wish = _wish(pod)
+            kinds[wish] = (pod, 1 + (kinds[wish][1] if wish in kinds else 0))
+        self.index.keep_for(kinds.values())
 
     def decided(self, planned: Pod) -> Pod | None:
         """Return a pod of the decided batch as it is now, if what was decided still holds for it.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from binpack import fit
 from binpack.check import check
-from binpack.check_company import Register
+from binpack.check_register import Register
 from binpack.company import COMPANY_REASONS
 from binpack.index import Index
 from binpack.planner import draft

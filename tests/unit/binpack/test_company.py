@@ -9,7 +9,8 @@ from random import Random
 import pytest
 
 from binpack.check import check
-from binpack.check_company import CompanyRule, Register
+from binpack.check_company import CompanyRule
+from binpack.check_register import Register
 from binpack.company.company import Company
 from binpack.company.wishes import REPLICA_MILLI
 from binpack.improvement import question_of

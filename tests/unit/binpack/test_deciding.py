@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from binpack.check_company import Register
+from binpack.check_register import Register
 from binpack.config import PlannerSettings
 from binpack.controller.deciding import Decider
 from binpack.controller.metrics import PlannerMetrics
