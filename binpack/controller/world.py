@@ -23,6 +23,7 @@ from binpack.dra.shown import recorded_on, with_held
 from binpack.fit import mismatch, missing
 from binpack.gangs.roll import Call, Group
 from binpack.index import Index
+from binpack.index.kept import asks_several
 from binpack.ledger import Ledger
 from binpack.state import NodeState
 from fleet import labels

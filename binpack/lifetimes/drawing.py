@@ -9,12 +9,14 @@ the trace; the rate is such that the GPU time that arrives is the wanted part of
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from binpack.arrivals import milli_gpu_of
+from binpack.index.mix import Mix, Shape, shape_of
 from binpack.lifetimes.values import CUT_RATIO, Lived
 from fleet.device import WHOLE_MILLI
 from fleet.pod import Pod
@@ -42,6 +44,14 @@ def rate_per_s(lived: Sequence[Lived], devices: int, load_ratio: float) -> float
     """Return the arrivals per second that offer this load; 0 where the pods ask no GPU time."""
     milli_gpu_s = sum(milli_gpu_of(one.pod) * one.life_s for one in lived)
     return load_ratio * devices * WHOLE_MILLI * len(lived) / milli_gpu_s if milli_gpu_s else 0.0
+
+
+def mix_by_load(lived: Sequence[Lived]) -> Mix:
+    """Return the mix as it stands in a cluster at a moment: each shape as often as it lives long."""
+    weights: Counter[Shape] = Counter()
+    for one in lived:
+        weights[shape_of(one.pod)] += round(one.life_s)
+    return Mix.of(weights)
 
 
 def drawn(lived: Sequence[Lived], rate: float, until_s: float, seed: int) -> Iterator[Arrival]:

@@ -60,7 +60,8 @@ class Queue:
             self._residual[row, : len(models)] = WHOLE_MILLI
             if models not in by_models:
                 by_models[models] = np.array(
-                    [[ask is not None and (not ask.models or m in ask.models) for m in models] for ask in asks], np.bool_
+                    [[ask is not None and (not ask.models or m in ask.models) for m in models] for ask in asks],
+                    np.bool_,
                 ).reshape(len(shapes), len(models))
             self._allowed[row, :, : len(models)] = by_models[models]
 
@@ -71,6 +72,10 @@ class Queue:
     def __iter__(self) -> Iterator[Pod]:
         """Iterate over the waiting pods."""
         return (waiting.pod for line in self._waiting for waiting in line)
+
+    def kinds(self) -> list[tuple[Pod, int]]:
+        """Return one waiting pod of each shape, and how many of it wait."""
+        return [(line[0].pod, len(line)) for line in self._waiting if line]
 
     def is_waiting(self, pod: Pod) -> bool:
         """Return whether a pod of this shape waits already, so that no node can take it."""

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from binpack.arrivals import class_of, milli_gpu_of
 from binpack.index import Index, mix_of
-from binpack.lifetimes.drawing import Arrival, cut, drawn, rate_per_s
+from binpack.index.kept import asks_several
+from binpack.lifetimes.drawing import Arrival, cut, drawn, mix_by_load, rate_per_s
 from binpack.lifetimes.meter import Meter
 from binpack.lifetimes.queue import Queue, Waiting, shape_of
 from binpack.lifetimes.values import LifeResult, LifeSetting, Lived
@@ -82,8 +83,8 @@ class _Run:
         self._setting = setting
         self._lived = lived
         self._gpus = sum(len(node.devices) for node in nodes)
-        self._policy = _policy(nodes, [one.pod for one in lived], setting)
-        self._learns = self._policy if setting.mix == "learn" and isinstance(self._policy, Index) else None
+        self._policy = _policy(nodes, lived, setting)
+        self._index = self._policy if isinstance(self._policy, Index) else None
         self._queue = Queue(nodes, list(dict.fromkeys(shape_of(one.pod) for one in lived)))
         self._tally = Tally(nodes)
         self._meter = Meter(WHOLE_MILLI * self._gpus, self._from_s)
@@ -128,8 +129,8 @@ class _Run:
         if arrival.at_s >= self._from_s:
             self._arrived += 1
             self._offered_milli_s += milli_gpu_of(pod) * arrival.life_s
-        if self._learns is not None:
-            self._learns.learn([pod])
+        if self._index is not None and self._setting.mix == "learn":
+            self._index.learn([pod])
         waiting = Waiting(number, arrival.at_s, pod, arrival.life_s)
         if self._queue.is_waiting(pod) or not self._start(waiting, arrival.at_s):
             self._refused += 1
@@ -137,6 +138,7 @@ class _Run:
                 self._faults.append(f"{pod.name} waits though {node} has room")
             self._queue.add(waiting)
             self._meter.wait(pod, 1)
+            self._note_waiting(pod)
 
     def _start(self, waiting: Waiting, now_s: float) -> bool:
         at = perf_counter()
@@ -166,14 +168,20 @@ class _Run:
     def _let_in(self, node: str, now_s: float) -> None:
         while (waiting := self._queue.pop_fitting(node)) is not None:
             self._meter.wait(waiting.pod, -1)
+            self._note_waiting(waiting.pod)
             if not self._start(waiting, now_s):
                 raise AssertionError(f"{waiting.pod.name} fits {node} by one count and not by the other")
 
+    def _note_waiting(self, changed: Pod) -> None:
+        """Tell our index who waits, as the planner does, where it makes a difference."""
+        if self._index is not None and asks_several(changed):
+            self._index.keep_for(self._queue.kinds())
 
-def _policy(nodes: Sequence[Node], pods: Sequence[Pod], setting: LifeSetting) -> LeavingPolicy:
-    states, mix = [empty_state(node) for node in nodes], mix_of(pods)
+
+def _policy(nodes: Sequence[Node], lived: Sequence[Lived], setting: LifeSetting) -> LeavingPolicy:
+    states = [empty_state(node) for node in nodes]
     if setting.policy == OURS:
-        return Index(states, mix=mix if setting.mix == "given" else None)
+        return Index(states, mix=mix_by_load(lived) if setting.mix == "given" else None)
     names = sorted(node.name for node in nodes)
     random.Random(setting.seed).shuffle(names)
-    return PEERS[setting.policy](states, names, mix, setting.seed)
+    return PEERS[setting.policy](states, names, mix_of([one.pod for one in lived]), setting.seed)

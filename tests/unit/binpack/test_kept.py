@@ -1,0 +1,81 @@
+"""Nodes that drain for pods waiting for several whole devices: last resort of everybody else, refused to nobody."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binpack.index import Index
+from fleet.plan import Placement
+from fleet.pod import Berth, Pod
+from tests.support.berths import chosen, pod, seat, share
+
+
+def where(index: Index, wanted: Pod) -> str | None:
+    answer = index.place(wanted)
+    return answer.berth.node if isinstance(answer, Placement) else None
+
+
+def test_the_emptiest_node_drains_for_the_pod_that_waits_and_the_others_fill_up() -> None:
+    nodes = [seat("a", (0, 0, 0, 1000)), seat("b", (1000, 1000, 1000, 0)), seat("c", (0, 0, 1000, 1000))]
+    index = Index(nodes)
+    waiting = pod("big", ask=chosen(4))
+    index.keep_for([(waiting, 1)])
+    one = pod("one", ask=chosen())
+    assert where(index, one) in {"a", "c"}
+    index.keep_for([(waiting, 2)])
+    assert where(index, one) == "a", "two wait: c is kept too, though less near"
+    index.keep_for([(waiting, 9)])
+    assert where(index, one) == "a", "all are kept: the furthest from being of use first"
+
+
+def test_no_node_is_refused_for_it() -> None:
+    index = Index([seat("b", (1000, 1000, 1000, 0))])
+    index.keep_for([(pod("big", ask=chosen(4)), 3)])
+    assert where(index, pod("one", ask=chosen())) == "b"
+    assert where(index, pod("cpu")) == "b"
+
+
+def test_who_asks_as_many_devices_may_take_what_is_kept() -> None:
+    nodes = [seat("a", (1000, 1000, 0, 0)), seat("b", (1000, 1000, 1000, 0))]
+    index = Index(nodes)
+    index.keep_for([(pod("two", ask=chosen(2)), 1)])
+    free = Index(nodes)
+    for ask in (chosen(2), chosen(3)):
+        wanted = pod("p", ask=ask)
+        assert where(index, wanted) == where(free, wanted)
+
+
+def test_nodes_that_could_never_hold_the_waiting_pod_are_nobodys_concern() -> None:
+    nodes = [seat("a", (1000, 1000)), seat("b", (1000, 1000, 1000, 0), cpu=4)]
+    index, free = Index(nodes), Index(nodes)
+    index.keep_for([(pod("big", ask=chosen(4), cpu=32), 1), (pod("small", ask=share(300)), 5), (pod("cpu", cpu=99), 1)])
+    for wanted in (pod("one", ask=chosen()), pod("part", ask=share(470)), pod("c")):
+        assert index.place(wanted) == free.place(wanted)
+
+
+def test_the_last_call_counts_and_nobody_waiting_means_nothing_is_kept() -> None:
+    nodes = [seat("a", (0, 1000, 1000, 1000)), seat("b", (0, 0, 0, 1000))]
+    index, free = Index(nodes), Index(nodes)
+    index.keep_for([(pod("big", ask=chosen(4)), 1)])
+    index.keep_for([])
+    assert index.place(pod("one", ask=chosen())) == free.place(pod("one", ask=chosen()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from((0, 300, 530, 1000)), min_size=1, max_size=4), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(2, 4), st.integers(1, 9)), max_size=3),
+    st.sampled_from((None, share(250), share(600), chosen(1), chosen(2), chosen(4))),
+)
+def test_keeping_changes_where_and_never_whether(
+    residuals: list[list[int]], waiting: list[tuple[int, int]], ask
+) -> None:
+    nodes = [seat(f"n{i}", tuple(row)) for i, row in enumerate(residuals)]
+    index, free = Index(nodes), Index(nodes)
+    index.keep_for([(pod(f"w{count}", ask=chosen(count)), many) for count, many in waiting])
+    wanted = pod("p", ask=ask)
+    found, other = index.place(wanted), free.place(wanted)
+    assert isinstance(found, Placement) == isinstance(other, Placement)
+    if isinstance(found, Placement):
+        index.take(wanted, Berth(node=found.berth.node, devices=found.berth.devices))
