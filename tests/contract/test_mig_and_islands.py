@@ -21,7 +21,7 @@ H100 = "NVIDIA-H100-80GB-HBM3"
 # pool: nodes, GPUs of each, model, memory, annotation
 NODES = {
     "sliced": (1, 2, H100, 81_559, {labels.MIG_DEVICES: "all"}),
-    "made": (1, 1, H100, 81_559, {labels.MIG_DEVICES: "0=3g.40gb@0,3g.40gb@4"}),
+    "made": (1, 1, H100, 81_559, {labels.MIG_DEVICES: "0=3g.40gb@0:MIG-first,3g.40gb@4:MIG-second"}),
     "bridged": (1, 8, H100, 81_559, {labels.ISLANDS: "0,2;1,3;4,5;6,7"}),
     "few": (1, 1, "NVIDIA-B300", 275_040, {}),
     "many": (1, 4, H100, 81_559, {}),
@@ -82,7 +82,7 @@ async def test_instances_made_beforehand_are_given_and_no_others(docks: Quay) ->
     for i in range(2):
         await docks.add_pod(f"half-{i}", {GPU: "1"}, annotations={labels.MIG_PROFILE: "3g.40gb"})
     pods = await docks.all_bound(2)
-    assert {note(pod, labels.DEVICES) for pod in pods} == {"0:3g.40gb@0", "0:3g.40gb@4"}
+    assert {note(pod, labels.DEVICES) for pod in pods} == {"MIG-first", "MIG-second"}
     await docks.add_pod("small", {GPU: "1"}, annotations={labels.MIG_PROFILE: "1g.10gb"})
     await docks.says("small", "NoSuchDevice")
     await sound(docks)
@@ -93,11 +93,11 @@ async def test_a_bare_pod_is_steered_to_its_instance(docks: Quay) -> None:
     wish = {labels.MIG_PROFILE: "3g.40gb"}
     await docks.add_pod("bare", {GPU: "1"}, annotations=wish, is_owned=False)
     pod = await docks.bound("bare")
-    assert note(pod, labels.CANDIDATES).startswith("made-0000=0:3g.40gb@")
+    assert note(pod, labels.CANDIDATES).startswith("made-0000=MIG-")
     await docks.add_pod("owned", {GPU: "1"}, annotations=wish)
     owned = await docks.bound("owned")
     candidate = note(pod, labels.CANDIDATES).partition("=")[2]
-    assert {candidate, note(owned, labels.DEVICES)} == {"0:3g.40gb@0", "0:3g.40gb@4"}
+    assert {candidate, note(owned, labels.DEVICES)} == {"MIG-first", "MIG-second"}
     await sound(docks)
 
 
