@@ -82,6 +82,9 @@ def test_nobody_gets_it_twice_or_where_it_is_no_more_or_rules_between_pods_forbi
     harbour = Harbour(old())
     harbour.ledger.remove_node("n2")
     assert harbour.moves.seat_for(a_pod("new", whole=1)) is None
+    harbour = Harbour(old())
+    harbour.ledger.set_node(a_node("n2", gpus=1, dead=("0",)))
+    assert harbour.moves.seat_for(a_pod("new", whole=1)) is None
     assert Harbour(old(), allows=False).moves.seat_for(a_pod("new", whole=1)) is None
 
 
