@@ -151,11 +151,15 @@ def _kind(resource: str) -> str:
 def _why(pod: Pod, berth: Berth | None, options: tuple[Option, ...], answer: Placement | Unplaced) -> str:
     if pod.problems:
         return f"it cannot be read: {'; '.join(pod.problems)}"
+    if pod.seat is not None:
+        return f"a berth on {pod.seat.node} is kept for it: it is pinned there once whoever holds it still has left"
     if isinstance(answer, Unplaced):
         return sentence(pod, answer)
     best = options[0] if options else None
     if berth is None:
         but = ", but for its volume claims, which its condition tells of" if pod.claims else ""
+        if pod.gang and pod.gates:
+            but = f", but its gang {pod.gang} is placed as a whole or not at all: its condition tells how that stands"
         return f"it could go to {best.node} now{but}" if best else "no node can take it"
     taken = next((option for option in options if option.is_taken), None)
     if taken is None:

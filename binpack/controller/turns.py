@@ -13,6 +13,7 @@ from binpack.controller.budget_feed import Budgets
 from binpack.controller.carrier import CANDIDATES, FIRST_PAUSE_S, LONGEST_PAUSE_S, Carrier, backoff_s
 from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.shares import contended_order
 from binpack.controller.speaker import Speaker, Word
 from binpack.controller.triage import can_be_handed_over
 from binpack.controller.usher import Usher
@@ -133,7 +134,7 @@ class Turns:
         await self._collect()
         while world.unwritten > _MOST_UNWRITTEN:
             await self._clock.sleep(max(0.001, self._settings.batch.idle_s))
-        batch = world.take_batch(self._settings.batch.most_pods)
+        batch = world.take_batch(self._settings.batch.most_pods, order=lambda pods: contended_order(world, tuple(pods)))
         if batch:
             await self._plan(batch)
             self._usher.gangs()

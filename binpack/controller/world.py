@@ -230,6 +230,9 @@ class World:
             self.together.due.discard(gang.key)
             self.together.without_room.discard(gang.key)
             self.together.short.discard(gang.key)
+            if gang.call is not Call.ENOUGH:
+                for pod in ready:
+                    self.queue.pop(pod.uid, None)
             if gang.call is Call.WHOLE:
                 if ready:
                     self.together.due.add(gang.key)
@@ -432,17 +435,29 @@ class World:
         found: list[Pod] = []
         for uid, pod in self.pods.items():
             record = self.waiting.get(uid)
-            if record is not None and record.reason in CAPACITY and uid not in self.away and uid not in self.queue:
+            if record is None or record.reason not in CAPACITY or uid in self.away or uid in self.queue:
+                continue
+            if self.together.is_alone(pod):
                 found.append(pod)
         return found
 
-    def take_batch(self, most: int) -> tuple[Pod, ...]:
-        """Move the pods to plan now out of the queue: highest priority first, then first come."""
+    def take_batch(
+        self, most: int, *, order: Callable[[Iterable[Pod]], list[Pod] | None] = lambda _: None
+    ) -> tuple[Pod, ...]:
+        """Move the pods to plan now out of the queue: highest priority first, then first come.
+
+        Args:
+            most: How many.
+            order: Says who comes first where not all can; None = as above.
+        """
         if self._past is not None:  # a fresh planner has learnt the mix from the pods it finds before its first batch
             self.index.learn(self._past.values())
             self._past = None
         self._keep_nodes()
-        pods = sorted(self.queue.values(), key=lambda pod: (-pod.priority, pod.created_at_s))[:most]
+        ordered = order(self.queue.values()) if len(self.queue) > most else None
+        if ordered is None:
+            ordered = sorted(self.queue.values(), key=lambda pod: (-pod.priority, pod.created_at_s))
+        pods = ordered[:most]
         for pod in pods:
             del self.queue[pod.uid]
             self.away[pod.uid] = Away.PLANNED

@@ -128,3 +128,12 @@ def test_why_a_pod_waits(pod, words):
 def test_an_empty_cluster_is_told():
     assert told(a_pod()).why == "the cluster has no nodes"
     assert told(a_pod()).excluded == ()
+
+
+def test_a_seat_and_a_gang_are_told_of():
+    state = a_state(a_node("n1", gpus=1))
+    index = Index([state])
+    seated = a_pod("p", whole=1, seat=Berth(node="n9", devices=("0",)))
+    assert "a berth on n9 is kept for it" in explain(seated, index, {"n1": state}, 3).why
+    member = a_pod("p", whole=1, gang="train", gang_size=2)
+    assert "its gang train is placed as a whole" in explain(member, index, {"n1": state}, 3).why

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from binpack.config import PlannerSettings
 from binpack.controller.deciding import Decider
 from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.shares import contended_order
 from binpack.fairness import Standing, capacity_of, fair_order, holding_of, weight_of
 from binpack.solver.process import SolverProcess
 from fleet.plan import Reason
@@ -109,3 +110,13 @@ async def test_the_planner_gives_scarce_room_in_fair_order_where_weights_are_set
     assert sum(placed.values()) == 4
     assert right is None or placed == right
     assert {one.reason for one in plan.unplaced} == {Reason.INSUFFICIENT}
+
+
+def test_a_batch_that_is_full_is_filled_in_fair_order():
+    world = a_world(a_node("n1", gpus=8))
+    world.weights["b"] = 1.0
+    for pod in pods("a", 6) + [a_pod(f"b{i}", namespace="b", whole=1, created_at_s=50.0 + i) for i in range(2)]:
+        world.pod_seen(pod)
+    batch = world.take_batch(4, order=lambda found: contended_order(world, tuple(found)))
+    assert Counter(pod.namespace for pod in batch) == {"a": 2, "b": 2}
+    assert [pod.name for pod in world.take_batch(9)] == ["a2", "a3", "a4", "a5"]
