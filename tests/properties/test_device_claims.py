@@ -53,7 +53,8 @@ def devices(draw: st.DrawFn) -> list[PoolDevice]:
             policy = RequestPolicy(default=NANO, least=NANO, step=NANO)
             size = draw(st.integers(1, 4)) * NANO
             capacity = {"memory": Capacity(value=size, policy=policy)}
-            found.append(a_device(f"d{number}", attributes, capacity=capacity, is_multiple=True))
+            uses = {"card": {"slices": draw(st.integers(1, 3))}} if draw(st.booleans()) else {}
+            found.append(a_device(f"d{number}", attributes, capacity=capacity, uses=uses, is_multiple=True))
     return found
 
 

@@ -214,6 +214,40 @@ def test_an_earlier_request_makes_way_for_a_later_one() -> None:
     assert names(offer(desk, a_claim("c", a_request("any"), a_request("first", selectors=only_a)))) == ["b", "a"]
 
 
+def test_what_a_choice_drew_is_given_back_when_it_is_undone() -> None:
+    devices = [
+        a_device("cheap", uses={"card": {"slices": 2}}),
+        a_device("wanted", {"kind": 1}, uses={"card": {"slices": 3}}),
+        a_device("dear", capacity={"memory": 80 * GIB}),
+    ]
+    desk = a_desk(a_slice("n", devices, counters={"card": {"slices": 4}}))
+    only = ('device.attributes["dev.example.com"].?kind.orValue(0) == 1',)
+    assert names(offer(desk, a_claim("c", a_request("any")))) == ["cheap"]
+    assert names(offer(desk, a_claim("c", a_request("any"), a_request("this", selectors=only)))) == ["dear", "wanted"]
+
+
+def test_a_shared_device_draws_on_counters_once_however_many_share_it() -> None:
+    policy = RequestPolicy(default=NANO, least=NANO)
+    memory = {"memory": Capacity(value=4 * NANO, policy=policy)}
+    shared = a_device("shared", capacity=memory, uses={"card": {"slices": 3}}, is_multiple=True)
+    desk = a_desk(
+        a_slice("n", [shared, a_device("part", uses={"card": {"slices": 2}})], counters={"card": {"slices": 4}})
+    )
+    of_memory = (("memory", NANO),)
+    for name in ("c0", "c1", "c2"):
+        claim = a_claim(name, a_request(capacity=of_memory))
+        answer = offer(desk, claim)
+        assert names(answer) == ["shared"]
+        desk.set_claim(replace(claim, allocation=answer.choices[0].allocation))
+    rest = a_claim("rest", a_request(selectors=("!device.allowMultipleAllocations",)))
+    assert offer(desk, rest).obstacle is Obstacle.IN_USE
+    for name in ("c0", "c1", "c2"):
+        desk.remove_claim(name)
+    answer = offer(desk, rest)
+    desk.set_claim(replace(rest, allocation=answer.choices[0].allocation))
+    assert offer(desk, a_claim("late", a_request(capacity=of_memory))).obstacle is Obstacle.IN_USE
+
+
 def test_the_order_of_a_list_counts_before_any_price() -> None:
     desk = a_desk(
         a_slice("n", [a_device("a", {"kind": "x"}, capacity={"memory": 80 * GIB}), a_device("b", {"kind": "y"})])
