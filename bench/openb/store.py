@@ -46,24 +46,18 @@ class Store:
         Where it comes out equal to the digit, the code that changed does not decide this group's figures, and its
         other cells stand.
         """
+        left = list(missing)
         groups: dict[str, list[Cell]] = defaultdict(list)
-        for cell in missing:
-            groups[cell.group].append(cell)
-        left: list[Cell] = []
-        for group in groups.values():
-            stale = [cell for cell in group if cell.key in self.cells]
-            left += [cell for cell in group if cell.key not in self.cells]
-            if not stale:
-                continue
-            first, others = stale[0], stale[1:]
+        for cell in left:
+            if cell.key in self.cells:
+                groups[cell.group].append(cell)
+        for first, *others in groups.values():
             before, now = self.cells[first.key], run(first)
             self.add(first, now)
             if _figures(before) == _figures(now):
                 for cell in others:
                     self.cells[cell.key]["sources"] = sources(cell.column)
-            else:
-                left += others
-        return left
+        return [cell for cell in left if not self.has(cell)]
 
     def write(self, command: str, verdicts: Sequence[dict[str, str]]) -> None:
         """Write everything, with what it was made by."""

@@ -42,7 +42,7 @@ class Weights:
     Attributes:
         device_value: lD; stranded_cpu: lX; left_over: lS; fragment: lF; small_exponent: that of b_m.
         left_over_scarce: lS where the mix wants all CPU of the cluster before all GPUs.
-        idle_node_milli: What a node is worth of whose devices none is in use.
+        idle_node_milli: What a node is worth of whose devices none is in use; 0 where CPU is scarce.
         contention: Price of one milli-GPU of a model that constrained demand would fill exactly.
         reservation_factor: Openings of several devices kept for each that the mix will want of what is still free.
         reservation_margin: Further openings kept, in standard deviations of that number.
@@ -56,7 +56,7 @@ class Weights:
     left_over_scarce: float = 0.06
     fragment: float = 0.1
     small_exponent: float = -3.0
-    idle_node_milli: float = 20.0
+    idle_node_milli: float = 1.0
     contention: float = 0.1
     reservation_factor: float = 1.5
     reservation_margin: float = 0.5

@@ -97,7 +97,7 @@ def test_a_group_whose_first_seed_comes_out_the_same_is_not_run_again(tmp_path: 
 
     left = store.confirm(cells, again)
     assert asked == ["default/fgd/42", "cpu050/fgd/42"]
-    assert [cell.key for cell in left] == ["cpu050/fgd/44", "cpu050/fgd/43"]
+    assert [cell.key for cell in left] == ["cpu050/fgd/43", "cpu050/fgd/44"]
     assert [store.has(cell) for cell in cells] == [True, True, True, True, False, False]
     assert store.cells["cpu050/fgd/42"]["unallocated_percent"] == 4.9
 

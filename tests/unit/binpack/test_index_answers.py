@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from binpack.index import Index, Mix, Shape, UnknownBerthError
+from binpack.index import Index, Mix, Shape, UnknownBerthError, Weights
 from binpack.trace import empty_state, load_nodes
 from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Taint
 from fleet.device import DeviceAsk
@@ -278,16 +278,21 @@ def test_asking_changes_nothing() -> None:
     assert index.potential() == before
 
 
-def test_a_few_small_shares_gather_on_one_node() -> None:
-    """Each on a device of its own, whose last 190 milli nobody else could use, but no node more is begun."""
-    index = Index([empty_state(node) for node in load_nodes()])
-    nodes = set()
-    for number in range(8):
-        one = pod(f"p{number}", ask=share(100))
-        berth = placed(index.place(one))
-        index.take(one, berth)
-        nodes.add(berth.node)
-    assert len(nodes) == 1
+def test_a_few_small_shares_begin_few_nodes() -> None:
+    """Each stands on a device of its own, whose last 190 milli nobody else could use."""
+
+    def begun(weights: Weights) -> int:
+        index = Index([empty_state(node) for node in load_nodes()], weights=weights)
+        nodes = set()
+        for number in range(8):
+            one = pod(f"p{number}", ask=share(100))
+            berth = placed(index.place(one))
+            index.take(one, berth)
+            nodes.add(berth.node)
+        return len(nodes)
+
+    assert begun(Weights(idle_node_milli=20)) == 1
+    assert begun(Weights()) <= begun(Weights(idle_node_milli=0)) / 2
 
 
 def test_a_pod_without_devices_leaves_a_node_as_idle_as_it_was() -> None:

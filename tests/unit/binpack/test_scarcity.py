@@ -47,7 +47,8 @@ def test_of_the_openb_traces_one_wants_all_cpu_before_all_gpus() -> None:
 
 @pytest.mark.parametrize(("ratio", "left_over"), [(0.0, 0.04), (0.9, 0.04), (0.951, 0.06), (1.0, 0.08), (9.0, 0.08)])
 def test_what_is_left_over_weighs_more_as_cpu_becomes_scarce(ratio: float, left_over: float) -> None:
-    weights = suited(Weights(left_over=0.04, left_over_scarce=0.08), ratio)
+    weights = suited(Weights(left_over=0.04, left_over_scarce=0.08, idle_node_milli=2.0), ratio)
+    assert weights.idle_node_milli == pytest.approx(2 * (0.08 - left_over) / 0.04)
     assert weights.left_over == pytest.approx(left_over)
     assert weights.device_value == 1.0
 
