@@ -34,12 +34,14 @@ class GroupStep:
         pods: Whom it is about: those to pin, or all of the group.
         victims: (pod, for whom) of those who must go.
         detail: For people: why seats are given up, or what is waited for.
+        pause_s: How long others are not asked to go again for the group, where its seats are given up.
     """
 
     step: Step
     pods: tuple[Pod, ...]
     victims: tuple[tuple[Pod, Pod], ...] = ()
     detail: str = ""
+    pause_s: float = 0.0
 
 
 class Together:
@@ -169,13 +171,13 @@ class Together:
         lost = next((one for one in standings if one.seating is Seating.LOST), None)
         if lost is not None or len(standings) < len(pods):
             why = "its node is gone" if lost is None else f"{lost.pod.name} can no longer have its seat: {lost.detail}"
-            return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why)
+            return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why, pause_s=_REFUSED_PAUSE_S)
         victims = tuple((victim, one.pod) for one in standings for victim in one.victims)
         stubborn = next((v for v, _ in victims if self._is_stubborn(v.uid, now_s)), None)
         if stubborn is not None:
             self._forget_victim(stubborn.uid)
             why = f"a disruption budget does not let {stubborn.key} go"
-            return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why)
+            return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why, pause_s=_LONGEST_REFUSED_S)
         if all(one.seating is Seating.FREE for one in standings):
             return GroupStep(step=Step.PIN, pods=pods)
         due = tuple(pair for pair in victims if now_s >= self._ask_again_s.get(pair[0].uid, float("-inf")))

@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 _UNPROVEN_PAUSE_S = 5.0  # a search that was cut is costly, and little has changed a moment later
 _FAULT_PAUSE_S = 10.0
 _NOBODY_TO_GO_PAUSE_S = 10.0
-_SEAT_LOST_PAUSE_S = 60.0  # whoever kept it from its seat is likely to be asked again
 _UNITS_PER_LOOK = 2
 
 
@@ -216,7 +215,7 @@ class Usher:
 
     def _give_up(self, step: GroupStep) -> None:
         self._metrics.seats_given_up.inc()
-        self._world.together.rest(_as_preemptor(step.pods), self._clock.monotonic_s() + _SEAT_LOST_PAUSE_S)
+        self._world.together.rest(_as_preemptor(step.pods), self._clock.monotonic_s() + step.pause_s)
         log.info("seats of %s and %d others are given up: %s", step.pods[0].key, len(step.pods) - 1, step.detail)
         for pod in step.pods:
             if pod.seat is not None:
