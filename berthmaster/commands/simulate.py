@@ -9,21 +9,22 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any, Final, TextIO
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
+from berthmaster import lifetimes_report
+from berthmaster.progress_line import ProgressLine
 from binpack.bound import Bound, bounds_at
+from binpack.lifetimes import LifeSetting, Lived, simulate_lifetimes
 from binpack.simulate import MIXES, POLICIES, Outcome, Result, Setting, simulate
-from binpack.trace import load_nodes, load_pods, traces
+from binpack.trace import load_lives, load_nodes, load_pods, traces
 from fleet.pod import Pod
 
 _MIB: Final = 2**20
-_QUIET_S: Final = 2.0
-_LINE_EVERY_S: Final = 5.0
 _AT_THE_END: Final = 2**31  # a milestone that no arrivals pass
 
 
@@ -69,13 +70,26 @@ _AT_THE_END: Final = 2**31  # a milestone that no arrivals pass
     is_flag=True,
     help="Prove, for the pods that arrived, how much GPU any method would leave unallocated at least.",
 )
+@click.option(
+    "--lifetimes",
+    "load_ratio",
+    type=float,
+    metavar="RHO",
+    help="Let pods come at random at this GPU load over capacity, wait, live as long as in the trace, and leave.",
+)
+@click.option("--days", type=float, default=30.0, show_default=True, help="With --lifetimes: how long is measured.")
+@click.option(
+    "--warm-up-days", type=float, help="With --lifetimes: how long before that; if not given, the longest life."
+)
 @click.option("--json", "json_out", type=click.Path(dir_okay=False), help="Write the result as JSON; - = stdout.")
 @click.option(
     "--placements",
     type=click.Path(dir_okay=False),
     help="Write one JSON line per arrival, in order; gpu_milli is per device. - = stdout.",
 )
+@click.pass_context
 def command(
+    context: click.Context,
     nodes: str,
     pods: str,
     policy: str,
@@ -85,6 +99,9 @@ def command(
     mix: str,
     moves_ratio: float,
     has_bound: bool,
+    load_ratio: float | None,
+    days: float,
+    warm_up_days: float | None,
     json_out: str | None,
     placements: str | None,
 ) -> None:
@@ -92,34 +109,78 @@ def command(
 
     Pods arrive in shuffled order and never leave. With --batch 1 each is placed before the next is seen, is refused
     only if no node can hold it at that moment, and stays refused.
+
+    With --lifetimes pods leave: arrivals are Poisson, pods are drawn from the trace with their own lives, cut at the
+    99th percentile, and whenever something leaves a node, waiting pods are tried there in order of arrival.
     """
+    _refuse_mixed(context, is_lifetimes=load_ratio is not None)
+    if load_ratio is not None:
+        leaving = LifeSetting(
+            policy=policy, seed=seed, load_ratio=load_ratio, days=days, warm_up_days=warm_up_days, mix=mix
+        )
+        _run_lifetimes(nodes, pods, leaving, json_out)
+        return
     if json_out == "-" and placements == "-":
         raise click.UsageError("only one of --json and --placements can be -")
     setting = Setting(policy=policy, seed=seed, arrive_ratio=arrive, batch=batch, mix=mix, moves_ratio=moves_ratio)
     found_nodes, found_pods = load_nodes(nodes), load_pods(pods)
     with ExitStack() as stack:
         lines = _opened(placements, stack)
-        progress = _Progress()
+        progress = ProgressLine()
         arrived: list[Pod] = []
 
         def note(outcome: Outcome) -> None:
             arrived.append(outcome.pod)
             if lines is not None:
                 lines.write(json.dumps(_line(outcome), separators=(",", ":")) + "\n")
-            progress.step()
+            progress.step(f"{len(arrived)} pods arrived")
 
         result = simulate(found_nodes, found_pods, setting, on_outcome=note)
         progress.end()
-        trace = Path(pods).name.removesuffix(".gz").removesuffix(".csv")
         bounds = bounds_at(found_nodes, arrived, (*result.unallocated_at, _AT_THE_END)) if has_bound else None
         if bounds is not None:
             result = replace(result, bound_ratio=bounds[_AT_THE_END].unallocated_gpu_ratio)
-        report = as_json(result, trace, bounds)
+        report = as_json(result, _trace_name(pods), bounds)
         target = _opened(json_out, stack)
         if target is not None:
             target.write(json.dumps(report, indent=2) + "\n")
     if json_out != "-" and placements != "-":
         _print(report)
+
+
+def _refuse_mixed(context: click.Context, *, is_lifetimes: bool) -> None:
+    """Refuse options that say nothing about the kind of run asked for."""
+    foreign = (
+        ("arrive", "batch", "moves_ratio", "has_bound", "placements") if is_lifetimes else ("days", "warm_up_days")
+    )
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in foreign and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: {'not with' if is_lifetimes else 'only with'} --lifetimes")
+
+
+def _run_lifetimes(nodes: str, pods: str, setting: LifeSetting, json_out: str | None) -> None:
+    lives = load_lives(pods)
+    lived = [Lived(pod=pod, life_s=lives[pod.name]) for pod in load_pods(pods)]
+    progress = ProgressLine()
+    result = simulate_lifetimes(
+        load_nodes(nodes), lived, setting, on_progress=lambda done: progress.step(f"{100 * done:.1f} % of the time")
+    )
+    progress.end()
+    report = lifetimes_report.as_json(result, _trace_name(pods))
+    with ExitStack() as stack:
+        target = _opened(json_out, stack)
+        if target is not None:
+            target.write(json.dumps(report, indent=2) + "\n")
+    if json_out != "-":
+        lifetimes_report.show(report)
+
+
+def _trace_name(pods: str) -> str:
+    return Path(pods).name.removesuffix(".gz").removesuffix(".csv")
 
 
 def as_json(result: Result, trace: str, bounds: Mapping[int, Bound] | None = None) -> dict[str, Any]:
@@ -189,29 +250,6 @@ def _opened(path: str | None, stack: ExitStack) -> TextIO | None:
         return stack.enter_context(Path(path).open("w", encoding="utf-8"))
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from error
-
-
-class _Progress:
-    """Says on stderr how far a run is that takes more than two seconds: in place on a terminal, else now and then."""
-
-    def __init__(self) -> None:
-        self._started = self._shown = perf_counter()
-        self._done = 0
-        self._is_terminal = sys.stderr.isatty()
-        self._has_shown = False
-
-    def step(self) -> None:
-        self._done += 1
-        now = perf_counter()
-        if now - self._started < _QUIET_S or now - self._shown < (0.2 if self._is_terminal else _LINE_EVERY_S):
-            return
-        self._shown, self._has_shown = now, True
-        text = f"{self._done} pods arrived, {now - self._started:.0f} s"
-        click.echo(f"\r{text}" if self._is_terminal else text, err=True, nl=not self._is_terminal)
-
-    def end(self) -> None:
-        if self._has_shown and self._is_terminal:
-            click.echo(err=True)
 
 
 def _print(report: dict[str, Any]) -> None:
