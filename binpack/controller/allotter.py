@@ -22,7 +22,7 @@ from fleet.errors import ApiError, Conflict, Invalid, NotFound, NotLeading
 from fleet.kube import paths
 from fleet.kube.claim_patches import allocation_patch, finalizer_patch, release_patch, reservation_patch
 from fleet.kube.client import Client
-from fleet.kube.decode_dra import claim_from
+from fleet.kube.decode_claim import claim_from
 from fleet.kube.dra_objects import ResourceClaimObject
 from fleet.pod import Berth, Pod
 

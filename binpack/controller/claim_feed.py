@@ -14,7 +14,8 @@ from binpack.dra.desk import Desk
 from fleet.clock import Clock
 from fleet.kube import paths
 from fleet.kube.client import Client
-from fleet.kube.decode_dra import claim_from, class_from, slice_from, taint_rule_from
+from fleet.kube.decode_claim import claim_from, class_from
+from fleet.kube.decode_dra import slice_from, taint_rule_from
 from fleet.kube.dra_objects import DeviceClassObject, DeviceTaintRuleObject, ResourceClaimObject
 from fleet.kube.objects import MetaObject, ResourceSliceObject
 from fleet.kube.reflector import Reflector

@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from uuid import UUID, uuid5
 
+from binpack.dra.allocations import Pick, allocation_of
 from binpack.dra.amounts import consumed, fits
 from binpack.dra.books import Books, draw
 from binpack.dra.pools import Cell, PoolId, Reach
 from binpack.dra.value import TAINTED, Values, fits_counters
-from binpack.dra.wants import Want, Way, configs_of, covers
-from fleet.constraints import NodeTerm, Requirement
-from fleet.dra import MOST_RESULTS, NODE_NAME_FIELD, Allocation, ClaimChoice, DeviceId, DeviceResult
+from binpack.dra.wants import Want, Way, covers
+from fleet.dra import MOST_RESULTS, ClaimChoice, DeviceId
 
 _MOST_STEPS = 20_000
 _LATER_WAY = 100_000.0  # a way further down a prioritised list costs more than any choice of devices within one
 _PER_FREE_PEER = 1.0  # of nodes alike in all else, the one with the fewest free devices of the kind is taken
 _NOTHING: Mapping[tuple[str, str], int] = {}
-_SHARES = UUID("5f0c1c2a-9f0b-5f55-9a4e-6f1d3b1f7a11")
 
 
 class Obstacle(Enum):
@@ -90,17 +88,6 @@ def choose(
 
 
 @dataclass(slots=True)
-class _Pick:
-    """One device given in the search so far."""
-
-    way: Way
-    cell: Cell
-    more: dict[str, int]
-    began: bool
-    cost: float
-
-
-@dataclass(slots=True)
 class _Search:
     node: str
     wants: Sequence[Want]
@@ -111,7 +98,7 @@ class _Search:
     steps: int = 0
     cost: float = 0.0
     refused: Refused | None = None
-    picks: list[list[_Pick]] = field(default_factory=list)
+    picks: list[list[Pick]] = field(default_factory=list)
     ways: list[list[Way]] = field(default_factory=list)
     taken: dict[DeviceId, int] = field(default_factory=dict)
     shared: dict[DeviceId, dict[str, int]] = field(default_factory=dict)
@@ -250,10 +237,10 @@ class _Search:
                     return False
         return True
 
-    def _take(self, claim: int, way: Way, cell: Cell) -> _Pick:
+    def _take(self, claim: int, way: Way, cell: Cell) -> Pick:
         more = consumed(cell.device, way.option.capacity) or {}
         began = not way.option.is_admin and not self._is_begun(cell)
-        pick = _Pick(way, cell, more, began, self._price(cell, way))
+        pick = Pick(way, cell, more, began, self._price(cell, way))
         self.picks[claim].append(pick)
         self.cost += pick.cost
         if way.option.is_admin:
@@ -269,7 +256,7 @@ class _Search:
             self.taken[cell.id] = claim
         return pick
 
-    def _untake(self, claim: int, pick: _Pick) -> None:
+    def _untake(self, claim: int, pick: Pick) -> None:
         cell = pick.cell
         self.picks[claim].pop()
         self.cost -= pick.cost
@@ -296,51 +283,9 @@ class _Search:
     def choices(self) -> list[ClaimChoice]:
         """Return what the search ended with."""
         return [
-            ClaimChoice(claim_uid=want.uid, allocation=self._allocation(want, picks, ways))
+            ClaimChoice(claim_uid=want.uid, allocation=allocation_of(self.node, want, picks, ways))
             for want, picks, ways in zip(self.wants, self.picks, self.ways, strict=True)
         ]
-
-    def _allocation(self, want: Want, picks: list[_Pick], ways: list[Way]) -> Allocation:
-        of_classes, of_claim = configs_of(ways, want.demand)
-        return Allocation(
-            results=tuple(_result(want, pick, place) for place, pick in enumerate(picks)),
-            terms=_terms(self.node, [pick.cell for pick in picks]),
-            class_configs=of_classes,
-            claim_configs=of_claim,
-        )
-
-
-def _result(want: Want, pick: _Pick, place: int) -> DeviceResult:
-    driver, pool, name = pick.cell.id
-    device, option = pick.cell.device, pick.way.option
-    is_shared = device.is_multiple
-    return DeviceResult(
-        request=pick.way.title,
-        driver=driver,
-        pool=pool,
-        device=name,
-        is_admin=option.is_admin,
-        # One per claim and device, and the same whoever works it out: a repeated write changes nothing.
-        share_id=str(uuid5(_SHARES, f"{want.uid} {driver} {pool} {name} {place}")) if is_shared else "",
-        consumed=tuple(sorted(pick.more.items())) if is_shared else (),
-        tolerations=option.tolerations,
-        binding_conditions=device.binding_conditions,
-        binding_failure_conditions=device.binding_failure_conditions,
-    )
-
-
-def _terms(node: str, cells: Sequence[Cell]) -> tuple[NodeTerm, ...] | None:
-    """Return the nodes from which all of the devices are reached; None = all nodes."""
-    if any(cell.where.node or cell.device.binds_to_node for cell in cells):
-        only = Requirement(key=NODE_NAME_FIELD, operator="In", values=(node,))
-        return (NodeTerm(fields=(only,)),)
-    labels: dict[Requirement, None] = {}
-    fields: dict[Requirement, None] = {}
-    for cell in cells:
-        for term in cell.where.terms or ():
-            labels.update(dict.fromkeys(term.labels))
-            fields.update(dict.fromkeys(term.fields))
-    return (NodeTerm(labels=tuple(labels), fields=tuple(fields)),) if labels or fields else None
 
 
 def _by_price(row: tuple[float, int, Cell]) -> tuple[float, int]:

@@ -13,10 +13,11 @@ from typing import Final
 from binpack.dra.books import Books
 from binpack.dra.check import Published, check_claims
 from binpack.dra.choose import Chosen, Obstacle, Refused, choose
-from binpack.dra.pools import Cell, PoolId, Pools, Reach
-from binpack.dra.selectors import Selectors, Trouble
+from binpack.dra.fitting import Fitting
+from binpack.dra.pools import PoolId, Pools
+from binpack.dra.selectors import Trouble
 from binpack.dra.value import Values
-from binpack.dra.wants import NoSuchClassError, Want, Way, suitable, want_of
+from binpack.dra.wants import NoSuchClassError, Want, want_of
 from fleet import labels
 from fleet.dra import (
     Allocation,
@@ -67,13 +68,12 @@ class Desk:
         self.clock = 0
         self._changed_at: dict[str, int] = {}
         self.all_changed_at = 0
-        self._selectors = Selectors()
+        self._fitting = Fitting()
         self._values = Values()
         self._uid_of: dict[tuple[str, str], str] = {}
         self._slice_pool: dict[str, PoolId] = {}
         self._assumed: dict[str, tuple[str, Allocation]] = {}
         self._planned: dict[str, Allocation] = {}
-        self._fit: dict[str, tuple[Reach, dict[Way, tuple[tuple[Cell, ...], tuple[Trouble, ...]]]]] = {}
         self._has_room = False
         self._touched: set[str] = set()
         self._recorders: set[str] = set()
@@ -148,7 +148,7 @@ class Desk:
             recorded: Ids of its GPUs of which a pod holds any by its record: no claim gets those.
         """
         if self.pools.set_node(name, node_labels):
-            self._fit.pop(name, None)
+            self._fitting.forget(name)
             self._moved(name)
         if recorded or f"{_RECORDS}{name}" in self._recorders:
             self._record(name, recorded)
@@ -156,7 +156,7 @@ class Desk:
     def remove_node(self, name: str) -> None:
         """Drop a node."""
         self.pools.remove_node(name)
-        self._fit.pop(name, None)
+        self._fitting.forget(name)
         self._changed_at.pop(name, None)
         self._record(name, ())
 
@@ -242,14 +242,14 @@ class Desk:
             return Chosen(None, 0.0)
         reach = self.pools.reach(node)
         return choose(
-            node, wish.wants, reach, lambda way: self._suitable(node, reach, way)[0], self.books, self._values
+            node, wish.wants, reach, lambda way: self._fitting.of(node, reach, way)[0], self.books, self._values
         )
 
     def troubles(self, node: str, wish: Wish) -> tuple[Trouble, ...]:
         """Return why devices of a node could not be judged for a wish."""
         reach = self.pools.reach(node)
         ways = [way for want in wish.wants for request in want.ways for way in request]
-        return tuple(trouble for way in ways for trouble in self._suitable(node, reach, way)[1])
+        return tuple(trouble for way in ways for trouble in self._fitting.of(node, reach, way)[1])
 
     def leaves_to_scheduler(self, pod: Pod) -> str:
         """Return the resource that the pod asks and that DRA backs, "" = none: kube-scheduler makes such claims."""
@@ -331,17 +331,6 @@ class Desk:
             )
         return None
 
-    def _suitable(self, node: str, reach: Reach, way: Way) -> tuple[tuple[Cell, ...], tuple[Trouble, ...]]:
-        known = self._fit.get(node)
-        if known is None or known[0] is not reach or len(known[1]) > _MOST_WAYS:
-            known = self._fit[node] = (reach, {})
-        found = known[1].get(way)
-        if found is None:
-            troubles: list[Trouble] = []
-            cells = suitable(way, reach.cells, self._selectors, troubles)
-            found = known[1][way] = (cells, tuple(troubles))
-        return found
-
     @property
     def _backed(self) -> frozenset[str]:
         return frozenset(one.extended_resource for one in self.classes.values() if one.extended_resource)
@@ -398,8 +387,7 @@ class Desk:
     def _all_moved(self) -> None:
         self._everywhere()
         self._has_room = True
-        self._fit.clear()
+        self._fitting.clear()
 
 
 _RECORDS: Final = "records of "
-_MOST_WAYS: Final = 256

@@ -28,7 +28,8 @@ from fleet.kube.claim_patches import (
     release_patch,
     reservation_patch,
 )
-from fleet.kube.decode_dra import claim_from, class_from, slice_from, taint_rule_from
+from fleet.kube.decode_claim import claim_from, class_from
+from fleet.kube.decode_dra import slice_from, taint_rule_from
 from fleet.kube.decode_pod import pod_from
 from fleet.kube.dra_objects import DeviceClassObject, DeviceTaintRuleObject, ResourceClaimObject
 from fleet.kube.objects import PodObject, ResourceSliceObject
