@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from binpack.dra.choose import Chosen, Obstacle, Refused
-from binpack.dra.desk import Desk, Pending, Wish
+from binpack.dra.desk import Desk
+from binpack.dra.wishes import Pending, Wish
 from fleet.dra import ClaimChoice
 from fleet.plan import Reason, Unplaced
 from fleet.pod import Pod

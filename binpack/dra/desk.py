@@ -7,7 +7,7 @@ and within one plan what the plan gives it (`take`, `give_back`).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from binpack.dra.books import Books
@@ -17,7 +17,7 @@ from binpack.dra.fitting import Fitting
 from binpack.dra.pools import PoolId, Pools
 from binpack.dra.selectors import Trouble
 from binpack.dra.value import Values
-from binpack.dra.wants import NoSuchClassError, Want, want_of
+from binpack.dra.wishes import Pending, Wish, wish_of
 from fleet import labels
 from fleet.dra import (
     Allocation,
@@ -31,29 +31,7 @@ from fleet.dra import (
 from fleet.plan import Plan, Reason, Violation
 from fleet.pod import Pod
 
-MOST_RESERVERS: Final = 256  # resource.k8s.io/v1, ResourceClaimReservedForMaxSize
 IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a pod's claims still want, and to which nodes those that have devices bind it.
-
-    Attributes:
-        key: Equal for pods that get equal answers everywhere.
-    """
-
-    wants: tuple[Want, ...]
-    given: tuple[Allocation, ...]
-    key: tuple[object, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Why a pod's claims cannot be planned now."""
-
-    reason: Reason
-    detail: str
 
 
 class Desk:
@@ -194,8 +172,12 @@ class Desk:
 
     def claims_of(self, pod: Pod) -> list[ResourceClaim]:
         """Return those of the pod's claims that exist."""
-        uids = [self._uid_of.get((pod.namespace, one.claim)) for one in pod.resource_claims if one.claim]
-        return [self.claims[uid] for uid in uids if uid is not None]
+        found = [self._claim_named(pod.namespace, one.claim) for one in pod.resource_claims if one.claim]
+        return [claim for claim in found if claim is not None]
+
+    def _claim_named(self, namespace: str, name: str) -> ResourceClaim | None:
+        uid = self._uid_of.get((namespace, name))
+        return None if uid is None else self.claims[uid]
 
     def allocation(self, claim: ResourceClaim) -> Allocation | None:
         """Return what the claim has, shown or decided; None = nothing."""
@@ -209,29 +191,7 @@ class Desk:
         """Return what the pod's claims want, or why they cannot be planned."""
         if not self.is_synced:
             return Pending(Reason.CLAIM_PENDING, "resource claims are not listed yet")
-        wants: list[Want] = []
-        given: list[Allocation] = []
-        for one in pod.resource_claims:
-            if one.is_none:
-                continue
-            uid = self._uid_of.get((pod.namespace, one.claim)) if one.claim else None
-            if uid is None:
-                what = f"claim {one.claim} does not exist" if one.claim else f"claim {one.name} is not made yet"
-                return Pending(Reason.CLAIM_PENDING, what)
-            claim = self.claims[uid]
-            pending = self._unusable(claim, pod)
-            if pending is not None:
-                return pending
-            allocation = self.allocation(claim)
-            if allocation is not None:
-                given.append(allocation)
-                continue
-            try:
-                wants.append(want_of(uid, claim.demand, self.classes))
-            except NoSuchClassError as error:
-                return Pending(Reason.CLAIM_PENDING, f"claim {claim.name}: there is no device class {error}")
-        key = (tuple(want.demand for want in wants), tuple(allocation.terms for allocation in given))
-        return Wish(wants=tuple(wants), given=tuple(given), key=key)
+        return wish_of(pod, self._claim_named, self.allocation, self.classes)
 
     def offer(self, node: str, wish: Wish) -> Chosen | Refused:
         """Return devices on one node for what a wish wants, or why there are none."""
@@ -317,19 +277,6 @@ class Desk:
         return touched
 
     # -- inside ------------------------------------------------------------------------------------------------
-
-    def _unusable(self, claim: ResourceClaim, pod: Pod) -> Pending | None:
-        if claim.is_terminating:
-            return Pending(Reason.CLAIM_PENDING, f"claim {claim.name} is being deleted")
-        if claim.problem:
-            return Pending(Reason.CLAIM_PENDING, f"claim {claim.name} cannot be read: {claim.problem}")
-        if claim.unmodelled and self.allocation(claim) is None:
-            return Pending(Reason.LEFT_TO_SCHEDULER, f"claim {claim.name}: {claim.unmodelled}")
-        if len(claim.reserved_for) >= MOST_RESERVERS and all(one.uid != pod.uid for one in claim.reserved_for):
-            return Pending(
-                Reason.CLAIM_PENDING, f"claim {claim.name} is in use by {MOST_RESERVERS} pods, the most it may"
-            )
-        return None
 
     @property
     def _backed(self) -> frozenset[str]:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from binpack.dra.check import Published, check_claims
 from binpack.dra.choose import Chosen
-from binpack.dra.desk import Desk, Wish
+from binpack.dra.desk import Desk
+from binpack.dra.wishes import Wish
 from fleet.dra import Allocation, Capacity, ClaimChoice, DeviceResult, PoolDevice, RequestPolicy, ResourceClaim
 from fleet.plan import Placement, Plan, Violation
 from fleet.pod import Berth

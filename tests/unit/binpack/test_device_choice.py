@@ -8,9 +8,9 @@ import pytest
 
 from binpack.dra.amounts import consumed
 from binpack.dra.choose import Chosen, Obstacle, Refused
-from binpack.dra.desk import Pending
 from binpack.dra.selectors import Selectors, Trouble
 from binpack.dra.versions import compare, parse
+from binpack.dra.wishes import Pending
 from fleet.dra import (
     Capacity,
     Config,
