@@ -6,17 +6,23 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 
 from berthmaster.local import fake_nodes
 from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import Options
+from binpack.controller.writer import Outcome, PodWriter
 from fleet import labels
 from fleet.clock import SystemClock
 from fleet.errors import ApiError
+from fleet.kube import paths
+from fleet.kube.decode import pod_from
+from fleet.kube.objects import PodObject
 from tests.support.cluster import StartCluster, add_nodes, client_of
 from tests.support.eventually import eventually
 from tests.support.quay import POOL, Quay, condition, node_of, note
@@ -272,3 +278,24 @@ async def test_the_planner_may_evict_and_list_and_no_more(quays: Any) -> None:
         ("get", "", "secrets"),
     ):
         assert not await may(verb, group, kind), (verb, kind)
+
+
+async def test_past_a_budget_a_pod_says_that_it_is_disrupted_before_it_goes(cluster: Cluster, quays: Any) -> None:
+    """As the planner does where its operator allows it, under its own account."""
+    quay = await quays("held")
+    await add_marked(quay, "guarded", meta={"finalizers": [FINALIZER]})
+    await quay.bound("guarded")
+    await guard(quay, "guarded")
+    async with client_of(cluster, "planner") as client:
+        writer = PodWriter(client)
+        now = datetime.fromtimestamp(CLOCK.now_s(), UTC).strftime(
+            "%Y-%m-%dT%H:%M:%SZ"
+        )  # the API takes back one that is two minutes old
+        victim = pod_from(msgspec.json.decode(await client.get(paths.pod(quay.namespace, "guarded")), type=PodObject))
+        assert (await writer.evict(victim))[0] is Outcome.REFUSED
+        outcome = await writer.disrupt(victim, message="makes room for x", at=now)
+        assert outcome == (Outcome.DONE, "")
+    pod = await quay.pod("guarded")
+    assert "deletionTimestamp" in pod["metadata"]
+    told = condition(pod, "DisruptionTarget")
+    assert (told["status"], told["reason"], told["message"]) == ("True", "PreemptionByScheduler", "makes room for x")

@@ -85,6 +85,7 @@ def test_every_setting_named_is_read():
     found = re.findall(r"`(BERTHMASTER_SETTING_[A-Z_]+)`", OPERATE)
     assert found
     good = {"BERTHMASTER_SETTING_HAND_OVER_AFTER_S": "60", "BERTHMASTER_SETTING_SPARE_AFTER_S": "60"}
+    good |= {"BERTHMASTER_SETTING_PREEMPTS": "true"}
     good |= {name: "1" for name in found if "_MOVES_" in name} | {"BERTHMASTER_SETTING_MOVES_MODE": "act"}
     # Raises if one names no setting.
     read(PlannerSettings, prefix="BERTHMASTER_SETTING", environment=dict.fromkeys(found, "0.1") | good, flags={})
