@@ -198,45 +198,47 @@ async def test_a_jobs_pods_are_steered(quay: Quay) -> None:
         assert any(part.startswith(f"{node_of(pod)}=") for part in note(pod, labels.CANDIDATES).split(";"))
 
 
+def _apart(kind: str, app: str) -> dict[str, object]:
+    """Return a rule by which two pods of this app never share a node."""
+    selector = {"matchLabels": {"app": app}}
+    own = {"metadata": {"labels": {"app": app}}}
+    match kind:
+        case "host port":
+            return {"container": {"ports": [{"containerPort": 80, "hostPort": 8080}]}}
+        case "anti-affinity":
+            term = {"topologyKey": labels.HOSTNAME, "labelSelector": selector}
+            return {**own, "affinity": {"podAntiAffinity": {REQUIRED: [term]}}}
+        case _:
+            spread = {"maxSkew": 1, "topologyKey": labels.HOSTNAME, "whenUnsatisfiable": "DoNotSchedule"}
+            return {**own, "topologySpreadConstraints": [{**spread, "labelSelector": selector}]}
+
+
 @pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param({"container": {"ports": [{"containerPort": 80, "hostPort": 8080}]}}, id="host port"),
-        pytest.param(
-            {
-                "topologySpreadConstraints": [
-                    {
-                        "maxSkew": 1,
-                        "topologyKey": "kubernetes.io/hostname",
-                        "whenUnsatisfiable": "DoNotSchedule",
-                        "labelSelector": {"matchLabels": {"app": "spread"}},
-                    }
-                ],
-                "metadata": {"labels": {"app": "spread"}},
-            },
-            id="hard spread",
-        ),
-        pytest.param(
-            {
-                "affinity": {
-                    "podAntiAffinity": {
-                        REQUIRED: [
-                            {
-                                "topologyKey": "kubernetes.io/hostname",
-                                "labelSelector": {"matchLabels": {"app": "alone"}},
-                            }
-                        ]
-                    }
-                },
-                "metadata": {"labels": {"app": "alone"}},
-            },
-            id="anti-affinity",
-        ),
-    ],
+    ("kind", "reason"),
+    [("host port", "HostPortTaken"), ("anti-affinity", "PodAntiAffinity"), ("hard spread", "")],
 )
-async def test_a_constraint_that_is_not_modelled_is_never_pinned(quay: Quay, spec: dict[str, object]) -> None:
-    """Three such pods and three nodes: kube-scheduler keeps the constraint, the planner keeps the devices."""
+async def test_rules_between_pods_are_planned_and_pinned(quay: Quay, kind: str, reason: str) -> None:
+    """Three nodes: three pods of one batch go to one each; a fourth waits, but for the spread, which then allows it."""
     quay.pool = "steer"
+    for i in range(3):
+        await quay.add_pod(f"one-{i}", {MILLI: "300"}, **_apart(kind, "apart"))
+    pods = await quay.all_bound(3)
+    assert all(pins(pod) == [[node_of(pod)]] for pod in pods)
+    assert len({node_of(pod) for pod in pods}) == 3
+    await quay.add_pod("one-3", {MILLI: "300"}, **_apart(kind, "apart"))
+    if reason:
+        assert "3 of 3 nodes with room" in await quay.says("one-3", reason)
+        await quay.delete_pod("one-1")
+    await quay.all_bound(3 if reason else 4)
+    await sound(quay)
+
+
+async def test_a_rule_that_a_pin_would_empty_is_never_pinned(quay: Quay) -> None:
+    """kube-scheduler keeps the constraint, the planner the devices: a pin would leave fewer domains than are asked."""
+    quay.pool = "steer"
+    spec = _apart("hard spread", "wide")
+    (spread,) = spec["topologySpreadConstraints"]  # type: ignore[misc]
+    spread["minDomains"] = 3
     for i in range(3):
         await quay.add_pod(f"one-{i}", {MILLI: "500"}, **spec)
         await quay.bound(f"one-{i}", within_s=40.0)
@@ -244,6 +246,22 @@ async def test_a_constraint_that_is_not_modelled_is_never_pinned(quay: Quay, spe
     assert all(pins(pod) == [] for pod in pods)
     assert len({node_of(pod) for pod in pods}) == 3
     await sound(quay)
+
+
+async def test_replicas_of_one_deployment_stand_on_different_nodes(quay: Quay) -> None:
+    quay.pool = "steer"
+    template = quay.pod_json("any", {MILLI: "100"})
+    template["metadata"] = {"labels": {"app": "llm"}}
+    del template["spec"]["terminationGracePeriodSeconds"]
+    await quay.create(
+        f"/apis/apps/v1/namespaces/{quay.namespace}/deployments",
+        {
+            "metadata": {"name": "llm"},
+            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "llm"}}, "template": template},
+        },
+    )
+    pods = await quay.all_bound(3)
+    assert len({node_of(pod) for pod in pods}) == 3
 
 
 # -- held ------------------------------------------------------------------------------------------------------
