@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.carrier import FIRST_PAUSE_S, Carrier, backoff_s
+from binpack.controller.evictor import Evictor, guarded
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.preempting import (
     gangs_due,
@@ -73,7 +73,7 @@ class Usher:
         self._world = world
         self._writer = writer
         self._carrier = carrier
-        self._recorder = recorder
+        self._evictor = Evictor(world, writer, recorder, clock, metrics, wake, may_break=may_break)
         self._budgets = budgets
         self._clock = clock
         self._metrics = metrics
@@ -161,7 +161,7 @@ class Usher:
                 case Step.EVICT if self._preempts and self._budgets.is_known:
                     for victim, preemptor in step.victims:
                         world.together.asked(victim.uid, now_s)
-                        self._start(self._evict(victim, preemptor))
+                        self._start(self._evictor.ask(victim, preemptor))
                 case _:
                     pass
 
@@ -193,7 +193,7 @@ class Usher:
 
     async def _write_seat(self, pod: Pod, berth: Berth) -> bool:
         """Write one seat; return whether the API has it now, once that is known."""
-        outcome, detail = await self._guarded(self._writer.seat(pod, berth), pod)
+        outcome, detail = await guarded(self._writer.seat(pod, berth), pod, self._metrics)
         if outcome is Outcome.DONE:
             return True
         log.info("the seat of %s was not written: %s (%s)", pod.key, outcome.value, detail)
@@ -225,7 +225,7 @@ class Usher:
     async def _take_back(self, pod: Pod) -> None:
         tries = 0
         while True:
-            outcome, detail = await self._guarded(self._writer.unseat(pod), pod)
+            outcome, detail = await guarded(self._writer.unseat(pod), pod, self._metrics)
             if outcome is Outcome.DONE:
                 break
             fresh = await self._read(pod)
@@ -235,39 +235,6 @@ class Usher:
             log.info("the seat of %s was not taken back: %s (%s)", pod.key, outcome.value, detail)
             await self._clock.sleep(backoff_s(FIRST_PAUSE_S, tries))
         self._world.seat_written(pod.uid, None)
-        self._wake()
-
-    async def _guarded(self, call: Awaitable[tuple[Outcome, str]], pod: Pod) -> tuple[Outcome, str]:
-        try:
-            return await call
-        except Exception as error:
-            # Broad on purpose: the pod must come back, whatever went wrong.
-            self._metrics.faults.labels("write").inc()
-            log.exception("writing the seat of %s failed", pod.key)
-            return Outcome.FAILED, str(error)
-
-    # -- who goes ----------------------------------------------------------------------------------------------
-
-    async def _evict(self, victim: Pod, preemptor: Pod) -> None:
-        """Ask a pod to go for another that has its seat; past its budget only where that is allowed."""
-        seat = preemptor.seat
-        where = f"on {seat.node}" if seat is not None else ""
-        note = f"makes room for {preemptor.key} of priority {preemptor.priority} {where}"
-        outcome, detail = await self._guarded(self._writer.evict(victim), victim)
-        if outcome is Outcome.REFUSED and self._may_break:
-            at = datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            outcome, detail = await self._guarded(self._writer.disrupt(victim, message=note, at=at), victim)
-        self._metrics.evictions.labels(outcome.value).inc()
-        now_s = self._clock.monotonic_s()
-        if outcome in (Outcome.DONE, Outcome.GONE):
-            self._world.together.goes(victim.uid, now_s)
-            if outcome is Outcome.DONE:
-                await self._recorder.record(victim, reason="Preempted", note=note, is_warning=True)
-                text = f"{victim.key} of priority {victim.priority} goes for it {where}"
-                await self._recorder.record(preemptor, reason="Preempting", note=text, is_warning=False)
-        elif outcome is Outcome.REFUSED:
-            self._world.together.refused(victim.uid, now_s)
-            log.info("%s does not go for %s: %s", victim.key, preemptor.key, detail)
         self._wake()
 
 

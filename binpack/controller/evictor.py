@@ -1,0 +1,77 @@
+"""Asks pods to go for others that have their seat, and tells both sides. Decides nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.world import World
+from binpack.controller.writer import Outcome, PodWriter
+from fleet.clock import Clock
+from fleet.kube.events import EventRecorder
+from fleet.pod import Pod
+
+log = logging.getLogger(__name__)
+
+
+class Evictor:
+    """One call per pod and try; how it ended is noted in the world.
+
+    Args:
+        may_break: Whether a pod may be deleted past a budget that does not let it go.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        writer: PodWriter,
+        recorder: EventRecorder,
+        clock: Clock,
+        metrics: PlannerMetrics,
+        wake: Callable[[], None],
+        *,
+        may_break: bool,
+    ) -> None:
+        self._world = world
+        self._writer = writer
+        self._recorder = recorder
+        self._clock = clock
+        self._metrics = metrics
+        self._wake = wake
+        self._may_break = may_break
+
+    async def ask(self, victim: Pod, preemptor: Pod) -> None:
+        """Ask a pod to go for another that has its seat; past its budget only where that is allowed."""
+        seat = preemptor.seat
+        where = f"on {seat.node}" if seat is not None else ""
+        note = f"makes room for {preemptor.key} of priority {preemptor.priority} {where}"
+        outcome, detail = await guarded(self._writer.evict(victim), victim, self._metrics)
+        if outcome is Outcome.REFUSED and self._may_break:
+            at = datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            call = self._writer.disrupt(victim, message=note, at=at)
+            outcome, detail = await guarded(call, victim, self._metrics)
+        self._metrics.evictions.labels(outcome.value).inc()
+        now_s = self._clock.monotonic_s()
+        if outcome in (Outcome.DONE, Outcome.GONE):
+            self._world.together.goes(victim.uid, now_s)
+            if outcome is Outcome.DONE:
+                await self._recorder.record(victim, reason="Preempted", note=note, is_warning=True)
+                text = f"{victim.key} of priority {victim.priority} goes for it {where}"
+                await self._recorder.record(preemptor, reason="Preempting", note=text, is_warning=False)
+        elif outcome is Outcome.REFUSED:
+            self._world.together.refused(victim.uid, now_s)
+            log.info("%s does not go for %s: %s", victim.key, preemptor.key, detail)
+        self._wake()
+
+
+async def guarded(call: Awaitable[tuple[Outcome, str]], pod: Pod, metrics: PlannerMetrics) -> tuple[Outcome, str]:
+    """Return how a write ended; a fault of ours is one that failed, and is counted."""
+    try:
+        return await call
+    except Exception as error:
+        # Broad on purpose: the pod must come back, whatever went wrong.
+        metrics.faults.labels("write").inc()
+        log.exception("a write about %s failed", pod.key)
+        return Outcome.FAILED, str(error)
