@@ -28,6 +28,16 @@ def kind_of(pod: Pod) -> Kind:
     return pod.requests, pod.ask, pod.constraints
 
 
+def is_known(index: Index, movable: Movable) -> bool:
+    """Return True if the index holds the pod's node and all of its devices: a card may be gone while a pod has it."""
+    slot = index.arrays.slots.get(movable.berth.node)
+    node = None if slot is None else index.arrays.nodes[slot]
+    if node is None:
+        return False
+    ids = {device.id for device in node.devices}
+    return all(locate(device, node.devices)[0] in ids for device in movable.berth.devices)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """All that movable pods hold, one row per device held, or one per pod that holds none.

@@ -10,7 +10,7 @@ from binpack.index import Index
 from binpack.repack.allowance import Allowance
 from binpack.repack.goals import empty_nodes, free_devices, free_ones_taken, imaginary, seat_all
 from binpack.repack.large import Aim, Proof, Solve, improved, neighbourhoods
-from binpack.repack.occupants import Occupants
+from binpack.repack.occupants import Occupants, is_known
 from binpack.repack.room import Effort
 from binpack.repack.telling import told
 from binpack.repack.trial import Seating, Trial
@@ -59,8 +59,7 @@ def propose(
     emptied = goal.nodes if isinstance(goal, EmptyNodes) else ()
     allowance = Allowance(budget, past, now_s, emptied=emptied, closed=closed)
     has_budget = allowance.pods > 0
-    known = index.arrays.slots
-    trial = Trial(index, Occupants(index, (one for one in pods if one.berth.node in known)), allowance)
+    trial = Trial(index, Occupants(index, (one for one in pods if is_known(index, one))), allowance)
     plan = _reach(trial, goal, effort or Effort(), solve)
     if plan.verdict is Verdict.NOTHING_FOUND and not has_budget:
         plan = replace(plan, verdict=Verdict.NO_BUDGET)

@@ -134,15 +134,19 @@ def _move_away(trial: Trial, movable: Movable, search: _Search, depth: int, touc
         if clearing.slot in touched:
             continue
         mark = len(trial.steps)
-        seated = _clear(trial, movable.pod, clearing, search, depth - 1, touched | {clearing.slot})
-        if seated is not None:
-            _turn_into_shift(trial, mark, movable)
+        if _clear(trial, movable.pod, clearing, search, depth - 1, touched | {clearing.slot}) is None:
+            continue
+        if _turned_into_shift(trial, movable, clearing.slot):
             return True
+        trial.undo(mark)
     return False
 
 
-def _turn_into_shift(trial: Trial, mark: int, movable: Movable) -> None:
-    """Replace the seat that `_clear` gave the pod, its last step, by a move of it."""
+def _turned_into_shift(trial: Trial, movable: Movable, slot: int) -> bool:
+    """Replace the seat that `_clear` gave the pod, its last step, by a move of it; False where that is one too many."""
     (seating,) = trial.undo(len(trial.steps) - 1)
     assert isinstance(seating, Seating)
+    if not trial.allowance.may_leave(movable) or slot in trial.closed():
+        return False
     trial.shift(movable, seating.placement.berth)
+    return True

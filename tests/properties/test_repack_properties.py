@@ -15,8 +15,8 @@ from binpack.solver.solve import solve
 from fleet.plan import Placement
 from tests.support.repacking import scenes
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 AMPLE = MoveBudget(pods_per_hour=1000, per_service=1000, per_node=1000)
 
 budgets = st.builds(

@@ -84,6 +84,22 @@ def test_a_pod_gives_way_to_one_that_makes_room():
     assert [placement.berth.node for placement in plan.placements] == ["a"]
 
 
+def test_moves_in_turn_keep_to_the_budget_of_a_node():
+    nodes = [
+        a_node("a", gpus=1, model="T4"),
+        a_node("b", gpus=1, model="G2", milli_cpu=8000),
+        a_node("c", gpus=1, model="G3", milli_cpu=1000),
+    ]
+    held = [
+        ("first", {"whole": 1, "milli_cpu": 4000}, "a", ("0",), ""),
+        ("second", {"whole": 1, "milli_cpu": 500}, "b", ("0",), ""),
+    ]
+    goal = MakeRoom(pods=(a_pod("only-t4", whole=1, models=("T4",)),))
+    assert not ask(scene(nodes, held), goal, MoveBudget(pods_per_hour=9, per_node=1)).moves
+    assert not ask(scene(nodes, held), goal, MoveBudget(pods_per_hour=1, per_node=9)).moves
+    assert len(ask(scene(nodes, held), goal, MoveBudget(pods_per_hour=2, per_node=2)).moves) == 2
+
+
 def test_a_swap_that_nobody_has_room_for_is_not_proposed():
     nodes = [a_node("a", gpus=1, model="T4"), a_node("b", gpus=1, model="G2")]
     world = scene(nodes, [("p", {"whole": 1}, "a", ("0",), "")])
@@ -159,6 +175,15 @@ def test_moves_of_the_last_hour_and_those_under_way_count():
     assert Allowance(budget, [past(0.0, False)], 9999.0).closed() == ["a", "b"]
     none = ask(halves(), MakeRoom(pods=(a_pod("wide", whole=2),)), MoveBudget(pods_per_hour=0))
     assert none.verdict is Verdict.NO_BUDGET
+
+
+def test_pods_on_nodes_or_cards_that_are_gone_are_left_alone():
+    states, index, movables = halves()
+    elsewhere = [Movable(pod=a_pod("x", whole=1), berth=Berth(node="gone", devices=("0",)))]
+    lost = [Movable(pod=a_pod("y", whole=1), berth=Berth(node="a", devices=("9",)))]
+    goal = MakeRoom(pods=(a_pod("wide", whole=2),))
+    plan = propose(index, states, movables + elsewhere + lost, goal, AMPLE, 0.0)
+    assert [move.pod_uid for move in plan.moves] in (["uid-p"], ["uid-q"])
 
 
 def moved(uid, source, target):
