@@ -13,16 +13,17 @@ from binpack.check_company import CompanyRule
 from binpack.check_register import Register
 from binpack.company.company import Company
 from binpack.company.wishes import REPLICA_MILLI
-from binpack.improvement import question_of
+from binpack.improvement import improve, question_of
 from binpack.index import Index
 from binpack.index.mix import mix_of
 from binpack.planner import draft, plan_batch
 from binpack.solver.instance import Budget
+from binpack.solver.question import Answer
 from binpack.state import NodeState
 from fleet import labels
 from fleet.company import Guest, HostPort, PodTerm, Selector, Spread
 from fleet.constraints import NodeTerm, Requirement, Taint
-from fleet.plan import Placement, Plan, Reason, Unplaced
+from fleet.plan import Placement, Plan, Reason, SolveStatus, Source, Unplaced
 from fleet.pod import Berth, Pod
 from tests.support.berths import chosen, pod, seat, share
 from tests.support.builders import a_node, a_pod
@@ -156,6 +157,14 @@ def test_preferences_choose_among_nodes_that_pack_alike() -> None:
     )
 
 
+def test_nodes_without_the_key_come_last_for_a_soft_spread_and_count_for_no_wish() -> None:
+    even = Spread(key=ZONE, is_hard=False, selector=WEB)
+    assert node_for(nodes((), (a_guest(),), (), zones="-aa"), a_guest(spreads=(even,))) == "n1"
+    far = PodTerm(key=ZONE, selector=is_app("db"), namespaces=("default",))
+    states = nodes((a_guest("db"),), (), zones="-a")
+    assert node_for(states, a_guest(repulsed=((50, far),))) == "n0"
+
+
 def test_pods_that_would_rather_be_alone_are_left_alone_by_others() -> None:
     shy = a_guest("db", repulsed=((50, PodTerm(key=ZONE, selector=WEB, namespaces=("default",))),))
     assert node_for(nodes((shy,), (), zones="ab"), a_guest()) == "n1"
@@ -211,6 +220,20 @@ def test_replicas_that_run_already_make_kinds_of_their_own_for_the_solver() -> N
 def test_replicas_together_cost_each_pair() -> None:
     placed = Counter({("rs", "n0"): 3, ("rs", "n1"): 1, ("", "n0"): 5})
     assert Company.togetherness(placed) == 3 * REPLICA_MILLI
+
+
+def test_a_plan_that_stacks_replicas_to_save_less_than_they_cost_together_is_not_taken() -> None:
+    index = Index([seat("n0", [1000, 1000]), seat("n1", [1000, 1000])])
+    pods = [a_guest_pod(f"p{i}", a_guest(owner="rs"), ask=chosen(1)) for i in range(2)] + [pod("x", ask=share(300))]
+    plan = draft(index, pods)
+    question = question_of(index, pods, plan)
+    assert question is not None
+    assert len({one.berth.node for one in plan.placements if one.pod_uid != "x"}) == 2
+    kind = next(number for number, one in enumerate(question.kinds) if len(one.uids) == 2)
+    stacked = tuple(replace(seat_, node=0, positions=(0,)) if seat_.kind == kind else seat_ for seat_ in question.seats)
+    for saving, source in ((REPLICA_MILLI - 1, Source.INDEX), (REPLICA_MILLI + 1, Source.SOLVER)):
+        answer = Answer(status=SolveStatus.OPTIMAL, seats=stacked, cost=100.0 - saving, draft_cost=100.0)
+        assert improve(plan, pods, question, answer).source is source
 
 
 # -- the verifier -----------------------------------------------------------------------------------------------
@@ -293,3 +316,16 @@ def test_namespaces_that_change_their_labels_change_what_rules_select() -> None:
     assert not index.company.set_namespace("default", {"kind": "open"})
     index.company.set_namespace("default", None)
     assert isinstance(index.place(seeker), Placement)
+
+
+def test_a_namespace_that_changes_its_labels_is_met_by_the_rules_of_pods_that_run() -> None:
+    by_label = PodTerm(
+        key=labels.HOSTNAME,
+        selector=WEB,
+        namespace_selector=Selector(requirements=(Requirement(key="kind", operator="In", values=("open",)),)),
+    )
+    index = Index(nodes((a_guest("averse", anti=(by_label,)),)))
+    comer = a_guest_pod("p", replace(a_guest(), namespace="team"))
+    assert isinstance(index.place(comer), Placement)
+    index.company.set_namespace("team", {"kind": "open"})
+    assert isinstance(index.place(comer), Unplaced)

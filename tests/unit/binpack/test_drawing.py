@@ -10,7 +10,8 @@ import pytest
 from binpack.controller.writer import Outcome
 from fleet import labels
 from fleet.claim import Claim, format_claim, parse_claim
-from fleet.constraints import NodeConstraints, Taint, Toleration
+from fleet.company import Guest, PodTerm, Selector
+from fleet.constraints import NodeConstraints, Requirement, Taint, Toleration
 from fleet.draw import parse_draw
 from fleet.kube.decode_pool import WarmPoolObject, pool_from
 from fleet.plan import Reason
@@ -70,6 +71,23 @@ async def test_serving_nodes_come_first_and_need_no_claim():
         assert sorted(pins(bridge).values()) == ["n1", "w1"]
         assert len(bridge.writer.aids) == 1
         assert [name for name, _, _ in bridge.nodes.writes] == ["w1", "w1"]  # soft, then firm
+
+
+async def test_warm_nodes_are_drawn_with_an_eye_on_who_runs_elsewhere_and_on_the_same_batch():
+    selector = Selector(requirements=(Requirement(key="app", operator="In", values=("web",)),))
+    apart = PodTerm(key="zone", selector=selector, namespaces=("default",))
+    guest = Guest(labels=(("app", "web"),), anti=(apart,))
+
+    def zoned(node, zone):
+        return replace(node, labels={**node.labels, "zone": zone})
+
+    warm = [zoned(a_warm_node(f"w{zone}"), zone) for zone in "abc"]
+    serving = [zoned(a_node("full", is_sharing=False), "a"), zoned(a_node("n1", gpus=1, is_sharing=False), "b")]
+    async with running([*serving, *warm]) as bridge:
+        bridge.see(replace(a_pod("there", node="full"), guest=guest))
+        bridge.see(*(replace(a_draw(name), guest=guest) for name in ("one", "two", "three")))
+        await bridge.pass_s(1)
+        assert sorted(pins(bridge).values()) == ["n1", "wc"]
 
 
 async def test_a_warm_node_is_claimed_before_the_pin_which_brings_the_toleration_and_the_note():

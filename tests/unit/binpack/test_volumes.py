@@ -54,6 +54,7 @@ def zones_allowed(pod: Pod) -> str:
     ("claim", "zones", "is_sure"),
     [
         pytest.param(a_claim(volume="pv-a", is_bound=True), "a", True, id="bound"),
+        pytest.param(a_claim(volume="pv-a", is_bound=True, is_for_one_pod=True), "a", False, id="bound for one pod"),
         pytest.param(a_claim(class_name="slow"), "ab", True, id="to be made where the class says"),
         pytest.param(a_claim(class_name="slow", selected_node="b"), "b", True, id="begun on a node"),
         pytest.param(a_claim(class_name="slow", is_for_one_pod=True), "ab", False, id="for one pod"),
@@ -156,6 +157,17 @@ def test_a_pod_waits_for_its_claim_and_is_planned_where_the_volume_is() -> None:
     (pod,) = world.take_batch(9)
     assert [option.berth.node for option in world.index.options(pod, 9)] == ["n-b"]
     assert pod.unmodelled == ()
+
+
+def test_a_pod_whose_claim_kube_scheduler_must_judge_goes_on_when_the_claim_is_there() -> None:
+    world = a_world(a_node("n-a", labels={ZONE: "a"}))
+    world.lookups.volumes = a_book()
+    world.pod_seen(a_mounting_pod("data"))
+    assert world.queue == {}
+    world.lookups.volumes.set_claim(a_claim(class_name="local"))
+    world.lookups.has_news = True
+    world.refresh()
+    assert list(world.queue) == ["uid-p"]
 
 
 def test_a_pod_that_was_planned_for_a_volume_that_moved_is_planned_again() -> None:
