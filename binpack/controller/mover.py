@@ -191,11 +191,11 @@ class Mover:
         await self._client.json_patch(paths.pod(old.namespace, old.name), body, timeout_s=_CALL_S)
 
     async def _evict(self, old: Pod) -> None:
+        # Before the call: the watch may show that the pod is gone while its answer is still on the way.
         self._moves.expect(old.uid)
+        self._moves.goes_first(old, self._clock.monotonic_s())
         outcome, detail = await self._writer.evict(old)
-        if outcome is Outcome.DONE:
-            self._moves.goes_first(old, self._clock.monotonic_s())
-        else:
+        if outcome is not Outcome.DONE:
             log.info("%s does not go yet: %s (%s)", old.key, outcome.value, detail)
 
     async def _unmark(self, move: Open) -> None:

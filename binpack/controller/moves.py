@@ -140,8 +140,8 @@ class Moves:
             self._ledger.forget_move(uid)
 
     def goes_first(self, pod: Pod, now_s: float) -> None:
-        """Note that a pod was evicted before it has a successor: its seat is kept when its object is gone."""
-        self._went.setdefault(pod.uid, (pod, now_s))
+        """Note that a pod is being evicted before it has a successor: its seat is kept when its object is gone."""
+        self._went[pod.uid] = (pod, now_s)
 
     def pod_gone(self, uid: str) -> None:
         """Take note that a pod's object is gone, after the ledger did."""

@@ -396,8 +396,16 @@ async def test_a_deployment_that_is_gone_ends_its_moves(stage: Stage, api: FakeA
     assert labels.MOVING_TO not in stage.notes("old")
 
 
-async def test_one_that_goes_first_is_evicted_and_its_seat_kept(stage: Stage, api: FakeApi):
+async def test_one_that_goes_first_is_evicted_and_its_seat_kept(stage: Stage, api: FakeApi, monkeypatch):
     await stage.begin(Way(kind=WayKind.EVICTION))
+    answer = stage.mover._writer.evict
+
+    async def gone_before_the_answer(pod):
+        found = await answer(pod)
+        stage.show()
+        return found
+
+    monkeypatch.setattr(stage.mover._writer, "evict", gone_before_the_answer)
     await stage.turn()
     assert [json.loads(asked.body)["kind"] for asked in api.asked("POST", "/eviction")] == ["Eviction"]
     assert ("default", "old") not in api.objects(PODS)
