@@ -37,7 +37,8 @@ IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 class Desk:
     """Books of all claims, and the choice of devices for those that have none."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: Values | None = None) -> None:
+        """Know nothing yet; `values` prices devices otherwise, for comparison."""
         self.is_synced = False
         self.pools = Pools()
         self.books = Books(self.pools)
@@ -47,7 +48,7 @@ class Desk:
         self._changed_at: dict[str, int] = {}
         self.all_changed_at = 0
         self._fitting = Fitting()
-        self._values = Values()
+        self._values = Values() if values is None else values
         self._uid_of: dict[tuple[str, str], str] = {}
         self._slice_pool: dict[str, PoolId] = {}
         self._assumed: dict[str, tuple[str, Allocation]] = {}
