@@ -1,0 +1,1 @@
+"""What a decision costs as clusters and batches grow."""
