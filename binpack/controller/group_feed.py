@@ -54,11 +54,11 @@ class _Sink:
     def upsert(self, obj: PodGroupObject) -> None:
         gang = obj.spec.scheduling_policy.gang
         size = max(0, gang.min_count) if gang is not None else 0
-        self._world.group_seen(Group(namespace=obj.metadata.namespace, name=obj.metadata.name, size=size))
+        self._world.together.group_seen(Group(namespace=obj.metadata.namespace, name=obj.metadata.name, size=size))
         self._changed()
 
     def delete(self, obj: PodGroupObject) -> None:
-        self._world.group_gone(obj.metadata.namespace, obj.metadata.name)
+        self._world.together.group_gone(obj.metadata.namespace, obj.metadata.name)
         self._changed()
 
     def synced(self) -> None:

@@ -10,6 +10,7 @@ from binpack.config import MovesSettings
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.mover import Mover, Order
+from binpack.controller.rolls import gangs_without_room
 from binpack.controller.workloads import Workloads
 from binpack.controller.world import World
 from binpack.fit import refusal
@@ -98,7 +99,7 @@ class Proposer:
         if now_s < self._scheduled_s:
             return None, ""
         self._scheduled_s = now_s + self._settings.every_s
-        states = self._world.all_states().values()
+        states = self._world.nodes.serving().values()
         goal = seats_to_free(states, self._settings.free_seats, self._settings.free_devices)
         return goal, "" if goal is None else f"frees {goal.devices} devices of one node"
 
@@ -112,7 +113,7 @@ class Proposer:
         return found[:_MOST_WAITING]
 
     def _waiting_gang(self) -> Sequence[Pod]:
-        for unit in self._world.gangs_without_room():
+        for unit in gangs_without_room(self._world):
             if unit and all(pod.uid not in self._asked_s for pod in unit):
                 return unit
         return ()
@@ -138,7 +139,7 @@ class Proposer:
         now_s, world, settings = self._clock.monotonic_s(), self._world, self._settings
         self._barred_s = {name: until_s for name, until_s in self._barred_s.items() if until_s > now_s}
         world.refresh()
-        states = world.all_states()
+        states = world.nodes.serving()
         found = movables(world.berthed, states, self._budgets.of, self._barred_s)
         budget = MoveBudget(
             pods_per_hour=settings.pods_per_hour,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from binpack.gangs.roll import Call, Key, Roll, Standing, key_of
+from binpack.gangs.roll import Call, Group, Key, Roll, Standing, key_of
 from binpack.preemption.seats import Seating, SeatStanding
 from binpack.preemption.tenants import Tenants
 from fleet import labels
@@ -93,6 +93,14 @@ class Together:
         self._seated.pop(uid, None)
         self._rest_until_s.pop(uid, None)
         self._forget_victim(uid)
+
+    def group_seen(self, group: Group) -> None:
+        """Take a new or changed PodGroup: it says how many members its gang needs."""
+        self.called.add(self.roll.group_seen(group))
+
+    def group_gone(self, namespace: str, name: str) -> None:
+        """Forget a PodGroup."""
+        self.called.add(self.roll.group_gone(namespace, name))
 
     # -- gangs -------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from binpack.controller.budget_feed import Budgets
 from binpack.controller.carrier import CANDIDATES, FIRST_PAUSE_S, LONGEST_PAUSE_S, Carrier, backoff_s
 from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.rolls import call_rolls
 from binpack.controller.shares import contended_order
 from binpack.controller.speaker import Speaker, Word
 from binpack.controller.triage import can_be_handed_over
@@ -314,16 +315,16 @@ class Turns:
                 self._start(self._carrier.hand_over(pod))
         for claim in world.take_loose():
             self._start(self._carrier.free(claim))
-        for repair in world.shop.due(world.unbound, world.ledger.known(), now_s):
+        for repair in world.unbound.repairs(now_s):
             self._start(self._carrier.repair(repair))
-        for pod, candidates in world.steered_anew(now_s, CANDIDATES):
+        for pod, candidates in world.unbound.steered_anew(now_s, CANDIDATES):
             self._start(self._carrier.steer_anew(pod, candidates))
         world.forgive()
         if world.refresh():
             self._wake.set()
         world.look_again(_LOOK_AGAIN_WISHES, _LOOK_AGAIN_S)
         world.together.called |= world.together.short
-        world.call_rolls()
+        call_rolls(world)
         self._usher.settle()
         self._usher.preempt()
         if world.queue or world.together.due:
@@ -346,14 +347,14 @@ class Turns:
             self._speaker.say(
                 Word(pod=pod, status=True, reason=record.reason.value, text=text, is_warning=True, notes=notes)
             )
-        to_unsay, world.to_unsay = world.to_unsay, {}
+        to_unsay, world.unbound.to_unsay = world.unbound.to_unsay, {}
         for pod in to_unsay.values():
             self._speaker.say(Word(pod=pod, status=False, reason="Placed", text="has a berth"))
         malformed, world.malformed = world.malformed, []
         for pod in malformed:
             self._metrics.malformed.labels("pod").inc()
             log.warning("pod %s cannot be read: %s", pod.key, "; ".join(pod.problems))
-        to_warn, world.to_warn = world.to_warn, {}
+        to_warn, world.nodes.to_warn = world.nodes.to_warn, {}
         for name, warnings in to_warn.items():
             self._warn(name, warnings)
 

@@ -23,6 +23,7 @@ from binpack.controller.preempting import (
     seat_by_preemption,
     seat_standings,
 )
+from binpack.controller.rolls import call_rolls
 from binpack.controller.together import GroupStep, Step
 from binpack.controller.world import World
 from binpack.controller.writer import Outcome, PodWriter
@@ -87,7 +88,7 @@ class Usher:
     def gangs(self, *, above: int | None = None) -> None:
         """Place gangs that are due; those alone that outrank the priority `above`, if it is given."""
         world = self._world
-        world.call_rolls()
+        call_rolls(world)
         for key in gangs_due(world, self._clock.monotonic_s()):
             unit = world.together.roll.standing(key).unit
             if above is not None and min(pod.priority for pod in unit) < above:

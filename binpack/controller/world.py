@@ -9,19 +9,18 @@ from enum import Enum
 from binpack.check_register import Register
 from binpack.company import COMPANY_REASONS, Company
 from binpack.controller.berthed import Berthed
-from binpack.controller.growth import has_grown
+from binpack.controller.claimants import Claimants
 from binpack.controller.lookups import Lookups
 from binpack.controller.moves import Moves
-from binpack.controller.repair import RepairShop
+from binpack.controller.nodes import Nodes
 from binpack.controller.together import Together
 from binpack.controller.triage import Handling, handling, is_gang
+from binpack.controller.unbound import Unbound
 from binpack.controller.waiting import CAPACITY, WaitingRoom
 from binpack.controller.wording import sentence
 from binpack.controller.yard import Yard
 from binpack.dra.desk import Desk
-from binpack.dra.shown import recorded_on, with_held
 from binpack.fit import mismatch, missing
-from binpack.gangs.roll import Call, Group
 from binpack.index import Index
 from binpack.index.kept import asks_several
 from binpack.ledger import Ledger
@@ -31,7 +30,7 @@ from fleet.company import Guest
 from fleet.dra import Reserver, ResourceClaim
 from fleet.plan import Placement, Reason, Unplaced
 from fleet.pod import Berth, Pod
-from fleet.pool import Pool, tolerations_for
+from fleet.pool import Pool
 
 
 class Away(Enum):
@@ -64,39 +63,26 @@ class World:
         self.yard = Yard() if yard is None else yard
         self.berthed = Berthed()
         self.desk = Desk()
-        self.index.use_claims(self.desk)
-        self.yard.warm.use_claims(self.desk)
-        self.lookups = Lookups()
         self.company = Company()
         self.register = Register()
-        self.index.use_company(self.company)
-        self.yard.warm.use_company(self.company)
+        self.nodes = Nodes(ledger, index, self.yard, desk=self.desk, company=self.company, register=self.register)
+        self.lookups = Lookups()
+        self.claimants = Claimants(self.desk)
         self.together = Together()
         self.moves = Moves(ledger, self.berthed, self._is_welcome)
+        self.unbound = Unbound(ledger, index)
         self.weights: dict[str, float] = {}
-        self.shop = RepairShop()
         self.pods: dict[str, Pod] = {}
         self._past: dict[str, Pod] | None = {}
         self.queue: dict[str, Pod] = {}
         self.away: dict[str, Away] = {}
-        self.unbound: dict[str, Pod] = {}
         self.to_say: dict[str, str] = {}
-        self.to_unsay: dict[str, Pod] = {}
         self.malformed: list[Pod] = []
-        self.warned: dict[str, tuple[str, ...]] = {}
-        self.to_warn: dict[str, tuple[str, ...]] = {}
         self._tries: dict[str, int] = {}
-        self._states: dict[str, NodeState] = {}
-        self._grown: set[str] = set()
         self._has_claim_room = False
-        self._loose: dict[str, ResourceClaim] = {}
         self._lonely: dict[Guest, tuple[int, ...]] = {}
         self._joined: set[Guest] = set()
-        self._tried: dict[str, set[str]] = {}
-        self._steer_again_s: dict[str, float] = {}
-        self._unsaid_s: dict[str, float] = {}
         self._now_s = now_s
-        self._is_new = True
 
     # -- watch events ------------------------------------------------------------------------------------------
 
@@ -110,7 +96,7 @@ class World:
                 self._past[uid] = pod
             self._leave(uid)
             self.away.pop(uid, None)
-            self._note_ungated(pod)
+            self.unbound.seen(pod, self._now_s())
             return
         place = self.away.get(uid)
         if place is Away.LANDED:
@@ -129,10 +115,8 @@ class World:
         if self._past is not None:
             self._past.pop(uid, None)
         self._leave(uid)
-        self._forget_unbound(uid)
+        self.unbound.gone(uid)
         self.away.pop(uid, None)
-        self.to_unsay.pop(uid, None)
-        self._unsaid_s.pop(uid, None)
 
     def namespace_seen(self, name: str, of_namespace: Mapping[str, str] | None) -> None:
         """Take the labels of a new or changed namespace; None = it is gone."""
@@ -169,22 +153,6 @@ class World:
         for pod in self._waiting_for_room():
             self.queue[pod.uid] = pod
 
-    def _note_ungated(self, pod: Pod) -> None:
-        """Keep an eye on a pod of ours that is not bound yet, and on one that still says it waits."""
-        if pod.scheduler_name == labels.SCHEDULER_NAME and not pod.node_name and pod.is_live and not pod.gates:
-            self.unbound[pod.uid] = pod
-            self.shop.observe(pod, self._now_s())
-        else:
-            self._forget_unbound(pod.uid)
-        if not pod.says_waiting or pod.is_terminating or not pod.is_live:
-            self.to_unsay.pop(pod.uid, None)
-            self._unsaid_s.pop(pod.uid, None)
-            return
-        has_berth = bool(pod.node_name or pod.pinned_node or pod.candidates)
-        if has_berth and self._now_s() - self._unsaid_s.get(pod.uid, float("-inf")) >= _UNSAY_AGAIN_S:
-            self._unsaid_s[pod.uid] = self._now_s()
-            self.to_unsay[pod.uid] = pod
-
     def _sort(self, pod: Pod, before: Pod | None) -> None:
         """Put a gated pod that is not away into the queue or into the waiting room."""
         record = self.waiting.get(pod.uid)
@@ -206,14 +174,6 @@ class World:
                 if pod.uid in self.queue or not waits_for_room or before is None or _wish(pod) != _wish(before):
                     self.queue[pod.uid] = pod
 
-    def group_seen(self, group: Group) -> None:
-        """Take a new or changed PodGroup: it says how many members its gang needs."""
-        self.together.called.add(self.together.roll.group_seen(group))
-
-    def group_gone(self, namespace: str, name: str) -> None:
-        """Forget a PodGroup."""
-        self.together.called.add(self.together.roll.group_gone(namespace, name))
-
     def _gather(self, pod: Pod) -> None:
         """Let a pod wait for its seat, or for the others of its gang."""
         self.queue.pop(pod.uid, None)
@@ -222,29 +182,6 @@ class World:
             self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.SEAT_AWAITED, detail=text))
         else:
             self.together.called.add((pod.namespace, pod.gang))
-
-    def call_rolls(self) -> None:
-        """Look at gangs that changed: they are due, wait for members, or need nobody any more."""
-        for gang in self.together.take_called():
-            ready = [pod for pod in gang.ready if pod.uid in self.pods and pod.uid not in self.away and not pod.seat]
-            self.together.due.discard(gang.key)
-            self.together.without_room.discard(gang.key)
-            self.together.short.discard(gang.key)
-            if gang.call is not Call.ENOUGH:
-                for pod in ready:
-                    self.queue.pop(pod.uid, None)
-            if gang.call is Call.WHOLE:
-                if ready:
-                    self.together.due.add(gang.key)
-            elif gang.call is Call.ENOUGH:
-                for pod in ready:
-                    record = self.waiting.get(pod.uid)
-                    if record is None or record.reason not in CAPACITY:
-                        self.queue[pod.uid] = pod
-            elif ready:
-                self.together.short.add(gang.key)
-                for pod in ready:
-                    self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.GANG_INCOMPLETE, detail=gang.text))
 
     def keep_seat(self, pod: Pod, berth: Berth) -> None:
         """Count a seat as held, and its patch as being written."""
@@ -262,12 +199,6 @@ class World:
         self.together.seen(pod)
         self._sort(pod, None)
 
-    def _forget_unbound(self, uid: str) -> None:
-        if self.unbound.pop(uid, None) is not None:
-            self.shop.forget(uid)
-            self._tried.pop(uid, None)
-            self._steer_again_s.pop(uid, None)
-
     def _leave(self, uid: str) -> None:
         self.pods.pop(uid, None)
         self.lookups.forget(uid)
@@ -282,16 +213,9 @@ class World:
     def refresh(self) -> bool:
         """Carry the ledger's changes into the index; return True if room appeared since `requeue_waiting`."""
         self._look_up_again()
-        for name in sorted(self.ledger.take_changed() | self.desk.take_touched()):
-            try:
-                self._carry_over(name)
-            except Exception as error:
-                # Broad on purpose: one node that cannot be dealt with must not hide what changed on the others.
-                self._drop_node(name)
-                self._note_warnings(name, (f"node {name} cannot be used: {type(error).__name__}: {error}",))
-        self._is_new = False
+        self.nodes.carry_changes(self.pods)
         self._has_claim_room = self.desk.take_room() or self._has_claim_room
-        return self._has_company_moved() or bool(self._grown) or self._has_claim_room
+        return self._has_company_moved() or self.nodes.has_room_news or self._has_claim_room
 
     def _has_company_moved(self) -> bool:
         """Note which pods that wait for others' sake may find it changed; return True if any does."""
@@ -301,65 +225,14 @@ class World:
         self._joined.update(moved)
         return bool(self._joined)
 
-    def _carry_over(self, name: str) -> None:
-        state = self.ledger.state(name)
-        self._note_warnings(name, self.ledger.warnings_on(name))
-        if state is None:
-            self.company.remove_node(name)
-            self.desk.remove_node(name)
-            self.register.remove_node(name)
-            self._drop_node(name)
-            return
-        self.desk.set_node(name, state.node.labels, recorded_on(state))
-        state = with_held(state, self.desk.held_on(name))
-        self.company.set_node(state)
-        self.register.set_node(state)
-        old = self._states.get(name)
-        if state.node.pool:
-            shown = self.yard.sort(state, self.pods, may_adopt=self._is_new)
-            if shown is None:
-                self._hide_node(name)
-                return
-            state = shown
-        else:
-            self.yard.drop(name)
-        if old is state:
-            return
-        if self.yard.is_warm(name):
-            self.index.remove_node(name)
-        else:
-            self.index.set_node(state)
-        self._states[name] = state
-        if old is None or has_grown(old, state):
-            self._grown.add(name)
-
-    def _drop_node(self, name: str) -> None:
-        self.yard.drop(name)
-        self._hide_node(name)
-
-    def _hide_node(self, name: str) -> None:
-        self._states.pop(name, None)
-        self._grown.discard(name)
-        self.index.remove_node(name)
-
-    def _note_warnings(self, name: str, warnings: tuple[str, ...]) -> None:
-        new = tuple(warning for warning in warnings if warning not in self.warned.get(name, ()))
-        if new:
-            self.to_warn[name] = self.to_warn.get(name, ()) + new
-        if warnings:
-            self.warned[name] = warnings
-        else:
-            self.warned.pop(name, None)
-
     def requeue_waiting(self) -> None:
         """Queue every waiting pod that fits on a node where room appeared since the last call.
 
         The others need not be planned again: what could not take them before has not grown. Where many nodes grew at
         once, all are queued: planning them is cheaper than looking at every pair.
         """
-        grown = [self._states[name] for name in sorted(self._grown)]
+        grown = self.nodes.take_grown()
         joined, self._joined = self._joined, set()
-        self._grown.clear()
         self.together.due |= self.together.without_room
         if self._has_claim_room:
             self._has_claim_room = False
@@ -409,23 +282,12 @@ class World:
             else:
                 self.wait(replace(answer, pod_uid=pod.uid))
 
-    def all_states(self) -> dict[str, NodeState]:
-        """Return the states of all nodes that take pods without a claim, as the index knows them."""
-        return {name: state for name, state in self._states.items() if not self.yard.is_warm(name)}
-
     def waiting_for_room(self) -> Iterator[tuple[Pod, float]]:
         """Return the pods that wait for room, and since when (monotonic)."""
         for pod in self._waiting_for_room():
             record = self.waiting.get(pod.uid)
             if record is not None:
                 yield pod, record.since_s
-
-    def gangs_without_room(self) -> Iterator[tuple[Pod, ...]]:
-        """Return the members of gangs that were tried and did not fit, gang by gang."""
-        for key in sorted(self.together.without_room):
-            unit = self.together.roll.standing(key).unit
-            if unit and all(pod.uid in self.pods and pod.uid not in self.away for pod in unit):
-                yield tuple(unit)
 
     def kinds_waiting(self) -> tuple[Pod, ...]:
         """Return the pods that wait for room, one of each kind."""
@@ -507,12 +369,12 @@ class World:
         state = self.ledger.state(name)
         if state is not None:
             self.yard.shun(state.node, self._now_s())
-            self._carry_over(name)
+            self.nodes.carry_over(name, self.pods)
 
     def forgive(self) -> None:
         """Look again at warm nodes that were left alone for a while."""
         for name in self.yard.forgiven(self._now_s()):
-            self._carry_over(name)
+            self.nodes.carry_over(name, self.pods)
 
     @property
     def unwritten(self) -> int:
@@ -572,7 +434,7 @@ class World:
         pod = self.pods.get(unplaced.pod_uid)
         if pod is None:
             return
-        unplaced = self._of_claims(pod, self.yard.judged(pod, unplaced))
+        unplaced = self.claimants.judged(pod, self.yard.judged(pod, unplaced), self._is_idle)
         if unplaced.reason in COMPANY_REASONS:
             self._lonely[pod.guest] = self.company.stamp(pod.guest)
         text = sentence(pod, unplaced)
@@ -582,75 +444,20 @@ class World:
         if self.waiting.enter(pod.uid, unplaced.reason, text, self._now_s()):
             self.to_say[pod.uid] = text
 
-    def _of_claims(self, pod: Pod, unplaced: Unplaced) -> Unplaced:
-        """Return the reason of a pod for which DRA makes a difference, and note which of its claims may be freed."""
-        if unplaced.reason not in CAPACITY:
-            return unplaced
-        for claim in self.desk.claims_of(pod) if pod.resource_claims else ():
-            others = [one for one in claim.reserved_for if one.uid != pod.uid]
-            if claim.allocation is not None and claim.reserved_for and all(map(self._is_idle, others)):
-                self._loose[claim.uid] = claim
-        backed = self.desk.leaves_to_scheduler(pod)
-        if not backed:
-            return unplaced
-        return replace(
-            unplaced,
-            reason=Reason.LEFT_TO_SCHEDULER,
-            shortfall=None,
-            detail=f"{backed} is backed by a device class, and only kube-scheduler makes the claims for it",
-        )
-
     def _is_idle(self, reserver: Reserver) -> bool:
         return reserver.uid in self.pods and reserver.uid not in self.away
 
     def take_loose(self) -> list[ResourceClaim]:
         """Return claims, as they are now, whose gated pods have no room where the claims have devices."""
-        loose, self._loose = self._loose, {}
-        now = [(self.desk.claims.get(uid), claim) for uid, claim in loose.items()]
-        return [
-            claim
-            for claim, seen in now
-            if claim is not None
-            and claim.resource_version == seen.resource_version
-            and all(map(self._is_idle, claim.reserved_for))
-        ]
-
-    def steered_anew(self, now_s: float, most: int) -> list[tuple[Pod, tuple[Berth, ...]]]:
-        """Return un-pinned pods that kube-scheduler refused on all their candidates, with others to try.
-
-        What the planner does not model (volume zones, host ports) may rule out every candidate it named; nodes tried
-        before come last, and a pod gets a new list at most every ten seconds.
-        """
-        found: list[tuple[Pod, tuple[Berth, ...]]] = []
-        for uid, pod in self.unbound.items():
-            if not (pod.candidates and pod.is_unschedulable) or pod.is_terminating:
-                continue
-            if now_s < self._steer_again_s.get(uid, float("-inf")):
-                continue
-            tried = self._tried.setdefault(uid, set())
-            tried.update(berth.node for berth in pod.candidates)
-            options = [option.berth for option in self.index.options(pod, most + len(tried))]
-            options = [berth for berth in options if self._is_tolerated(pod, berth.node)]
-            fresh = [berth for berth in options if berth.node not in tried] or options
-            self._steer_again_s[uid] = now_s + _STEER_AGAIN_S
-            if fresh:
-                found.append((pod, tuple(fresh[:most])))
-            if len(fresh) == len(options):
-                tried.clear()
-        return found
-
-    def _is_tolerated(self, pod: Pod, name: str) -> bool:
-        """Return True if the pod can go there as it is: only a patch that removes our gate brings tolerations."""
-        state = self.ledger.state(name)
-        return state is not None and not tolerations_for(pod, state.node)
+        return self.claimants.take_loose(self._is_idle)
 
     def states(self, names: Iterable[str]) -> dict[str, NodeState]:
         """Return the states of the named nodes as the index knows them."""
-        return {name: self._states[name] for name in names if name in self._states}
+        return self.nodes.states(names)
 
     def node(self, name: str) -> NodeState | None:
         """Return the state of one node as the index knows it, None if there is no such node."""
-        return self._states.get(name)
+        return self.nodes.get(name)
 
 
 def _wish(pod: Pod) -> tuple[object, ...]:
@@ -663,6 +470,4 @@ def _hold_reason(pod: Pod) -> Reason:
     return Reason.UNMODELLED_CONSTRAINT if is_gang(pod) and not pod.problems else Reason.MALFORMED
 
 
-_STEER_AGAIN_S = 10.0
-_UNSAY_AGAIN_S = 10.0
 _MANY_NODES = 32

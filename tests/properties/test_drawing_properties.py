@@ -119,7 +119,7 @@ async def _story(hops: list[int], gpus: int, count: int, theirs: int, kill_at: i
         await settle(600)
     # Whoever leads next finds what they left behind.
     async with running(api=api, writer=writers[2], yard=Yard("c")) as third:
-        third.world._is_new = True
+        third.world.nodes.is_new = True
         third.catch_up()
         third.add_nodes(*_fresh(api, gpus))
         await third.pass_s(1)

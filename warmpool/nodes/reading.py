@@ -94,9 +94,7 @@ class WarmPod(_Part):
         return self.spec.node_name or (self.metadata.annotations or {}).get(labels.PINNED, "")
 
 
-def facts_from(
-    node: WarmNode, pool: PoolSpec, *, heartbeat: str = "", sliced: int | None = None
-) -> NodeFacts:
+def facts_from(node: WarmNode, pool: PoolSpec, *, heartbeat: str = "", sliced: int | None = None) -> NodeFacts:
     """Return what matters of a node.
 
     Args:

@@ -276,7 +276,7 @@ async def test_a_lost_answer_to_a_claim_is_read_again_and_is_no_loss():
 async def test_a_new_leader_takes_over_the_claims_of_pods_that_still_wait():
     claim = format_claim(Claim(set_id="gone", pods=("uid-p1",), is_firm=True, token="1"))
     async with running() as bridge:
-        bridge.world._is_new = True  # nothing has been looked at yet
+        bridge.world.nodes.is_new = True  # nothing has been looked at yet
         bridge.see(a_draw())
         bridge.add_nodes(a_warm_node("w1", claim=claim), a_warm_node("w2"))
         await bridge.pass_s(1)

@@ -11,6 +11,7 @@ from binpack.config import MovesSettings
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.proposer import Proposer
+from binpack.controller.rolls import call_rolls
 from binpack.controller.waiting import WaitingRoom
 from binpack.controller.world import World
 from binpack.index import Index
@@ -261,7 +262,7 @@ async def test_a_gang_that_was_tried_and_did_not_fit_has_moves_made_for_it_as_a_
     members = [a_pod(f"m{number}", whole=2, gang="g", gang_size=2) for number in range(2)]
     for pod in members:
         yard.see(pod)
-    yard.world.call_rolls()
+    call_rolls(yard.world)
     await yard.turn()
     await yard.turn()
     assert not yard.mover.orders, "nobody has tried it yet"

@@ -225,7 +225,7 @@ async def test_somebody_else_let_the_pod_go_meanwhile():
         await bridge.pass_s(10)
         assert len(bridge.writer.calls) == 1
         assert bridge.world.ledger.berth_of(pod.uid) is None
-        assert set(bridge.world.unbound) == {pod.uid}
+        assert set(bridge.world.unbound.pods) == {pod.uid}
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -391,14 +391,14 @@ async def test_a_fault_in_a_turn_loses_no_batch(monkeypatch):
 
 async def test_a_fault_while_keeping_house_does_not_end_it(monkeypatch):
     async with running([gpus()]) as bridge:
-        real, faults = bridge.world.steered_anew, [RuntimeError("odd")]
+        real, faults = bridge.world.unbound.steered_anew, [RuntimeError("odd")]
 
         def steered_anew(now_s, most):
             if faults:
                 raise faults.pop()
             return real(now_s, most)
 
-        monkeypatch.setattr(bridge.world, "steered_anew", steered_anew)
+        monkeypatch.setattr(bridge.world.unbound, "steered_anew", steered_anew)
         await bridge.pass_s(5)
         bridge.see(a_pod("x", candidates=(Berth(node="gone"),), is_unschedulable=True))
         await bridge.pass_s(5)

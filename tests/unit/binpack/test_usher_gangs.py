@@ -245,7 +245,7 @@ async def test_a_pod_group_says_how_many_are_needed():
         assert bridge.world.waiting.get("uid-p0").text == (
             "PodGroup train is not there, so nobody knows how many members it needs"
         )
-        bridge.world.group_seen(Group(namespace="default", name="train", size=4))
+        bridge.world.together.group_seen(Group(namespace="default", name="train", size=4))
         bridge.turns.wake()
         await bridge.pass_s(1)
         bridge.catch_up()

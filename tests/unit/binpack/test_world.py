@@ -269,7 +269,7 @@ def test_pod_gone_forgets_everything():
     ]
     for pod in pods:
         world.pod_seen(pod)
-    world.steered_anew(0.0, 4)
+    world.unbound.steered_anew(0.0, 4)
     for pod in pods:
         world.pod_gone(pod.uid)
     assert {name: set(value) for name, value in vars(world).items() if isinstance(value, dict | set)} == fresh
@@ -529,12 +529,12 @@ def steered(*nodes_named, **words):
 def test_a_pod_refused_on_all_its_candidates_gets_others_and_not_too_often():
     world = a_world(*(a_node(f"n{i}") for i in range(4)))
     world.pod_seen(steered("n0", "n1"))
-    ((pod, berths),) = world.steered_anew(5.0, 2)
+    ((pod, berths),) = world.unbound.steered_anew(5.0, 2)
     assert pod.uid == "uid-p1"
     assert {berth.node for berth in berths} == {"n2", "n3"}
-    assert world.steered_anew(14.9, 2) == []
+    assert world.unbound.steered_anew(14.9, 2) == []
     world.pod_seen(steered("n2", "n3"))
-    ((_, berths),) = world.steered_anew(15.0, 2)
+    ((_, berths),) = world.unbound.steered_anew(15.0, 2)
     assert len(berths) == 2, "all were tried: it starts again with the best"
 
 
@@ -550,13 +550,13 @@ def test_a_pod_refused_on_all_its_candidates_gets_others_and_not_too_often():
 def test_other_pods_are_not_steered_anew(pod):
     world = a_world(a_node("n0"), a_node("n1"))
     world.pod_seen(pod)
-    assert world.steered_anew(100.0, 4) == []
+    assert world.unbound.steered_anew(100.0, 4) == []
 
 
 def test_the_first_refusal_is_answered_even_when_the_clock_stands_near_zero():
     world = a_world(a_node("n0"), a_node("n1"))
     world.pod_seen(steered("n0"))
-    assert world.steered_anew(-5.0, 4)
+    assert world.unbound.steered_anew(-5.0, 4)
 
 
 # -- what people are told --------------------------------------------------------------------------------------
@@ -576,7 +576,7 @@ def test_the_first_refusal_is_answered_even_when_the_clock_stands_near_zero():
 def test_a_placed_pod_that_says_it_waits_is_corrected_whoever_said_so(words, expected):
     world = a_world(a_node())
     world.pod_seen(replace(a_pod(**words), says_waiting=True))
-    assert bool(world.to_unsay) is expected
+    assert bool(world.unbound.to_unsay) is expected
 
 
 def test_the_correction_is_not_repeated_at_every_event():
@@ -584,12 +584,12 @@ def test_the_correction_is_not_repeated_at_every_event():
     world = a_world(a_node(), now_s=lambda: now_s)
     pod = replace(a_pod(node="n1"), says_waiting=True)
     world.pod_seen(pod)
-    world.to_unsay.clear()
+    world.unbound.to_unsay.clear()
     world.pod_seen(pod)
-    assert not world.to_unsay
+    assert not world.unbound.to_unsay
     now_s = 11.0
     world.pod_seen(pod)
-    assert world.to_unsay
+    assert world.unbound.to_unsay
 
 
 def test_a_malformed_pod_is_counted_once():
@@ -606,15 +606,15 @@ def test_what_is_wrong_with_a_node_is_told_once_and_told_again_when_it_comes_bac
     for _ in range(2):
         world.ledger.set_pod(bad)
         world.refresh()
-        (warning,) = world.to_warn["n1"]
+        (warning,) = world.nodes.to_warn["n1"]
         assert "odd record" in warning
-        world.to_warn.clear()
+        world.nodes.to_warn.clear()
         world.ledger.set_node(a_node(gpus=1, labels={"touched": "yes"}))
         world.refresh()
-        assert world.to_warn == {}
+        assert world.nodes.to_warn == {}
         world.ledger.remove_pod(bad.uid)
         world.refresh()
-        assert world.warned == {}
+        assert world.nodes.warned == {}
         world.ledger.set_node(a_node(gpus=1))
         world.refresh()
 
@@ -633,7 +633,7 @@ def test_a_node_that_the_index_fails_on_does_not_hide_the_others(monkeypatch):
         world.ledger.set_node(a_node(name))
     world.refresh()
     assert set(world.states("abc")) == {"a", "c"}
-    assert "odd node" in world.to_warn["b"][0]
+    assert "odd node" in world.nodes.to_warn["b"][0]
     assert world.refresh()
 
 
