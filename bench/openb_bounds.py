@@ -1,13 +1,12 @@
-"""How far any method could get on the openb protocol: a proven limit per trace and seed, and who comes how close.
+"""How far any method could get on the openb protocol: a proven limit per trace and seed.
 
     python -m bench.openb_bounds                    # 17 traces, seeds 42..51: about two minutes on one core
     python -m bench.openb_bounds --traces default,gpuspec33 --seeds 42-44
 
 Writes bench/results/openb_bounds.json. For the very pods that arrive within 100 % of the GPU capacity (what a seed
 shuffles and re-samples), the limit is the least unallocated share that any method could have reached, even one that
-sees all pods at once, may refuse whom it likes and may move whom it likes; see binpack/bound/limit.py. The gap of a
-policy is what it leaves unallocated above that. Ours, the mix learnt, is read from bench/results/openb.json where it is
-there.
+sees all pods at once, may refuse whom it likes and may move whom it likes; see binpack/bound/limit.py. `bench.openb`
+prints it beside every policy.
 """
 
 from __future__ import annotations
@@ -24,16 +23,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench.openb import PUBLISHED, RESULTS
-from bench.openb.cells import LEARNT
 from binpack.arrivals import arrivals
 from binpack.bound import Bounds
 from binpack.trace import load_nodes, load_pods, traces
 from fleet.device import WHOLE_MILLI
 
-OUT = RESULTS / "openb_bounds.json"
-GAP_TARGET = 0.45  # of FGD's gap, without moves
-TRACES_TARGET = 14  # of the 17
+OUT = Path(__file__).parent / "results" / "openb_bounds.json"
 
 
 def main() -> None:
@@ -47,8 +42,7 @@ def main() -> None:
     chosen = traces() if given.traces == "all" else tuple(given.traces.split(","))
     rows = {}
     for trace in chosen:
-        rows[trace] = bounds_of(trace, seeds) | gaps_of(trace)
-        rows[trace] |= judged(rows[trace])
+        rows[trace] = bounds_of(trace, seeds)
         print(f"\r{trace}: {len(rows)} of {len(chosen)} traces", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     report = {
@@ -85,35 +79,13 @@ def _floored(percent: float) -> float:
     return int(percent * 1000) / 1000
 
 
-def gaps_of(trace: str) -> dict[str, Any]:
-    """Return what FGD (published) and ours (as last measured here) leave unallocated, percent, mean of the seeds."""
-    published = json.loads(PUBLISHED.read_text("utf-8"))
-    fgd = published["unallocated_percent"][trace]["fgd"][published["arrived_percent"].index(100)]
-    path = RESULTS / "openb.json"
-    cells = json.loads(path.read_text("utf-8"))["cells"].values() if path.exists() else ()
-    ours = [cell["unallocated_percent"] for cell in cells if (cell["trace"], cell["column"]) == (trace, LEARNT)]
-    return {"fgd_percent": fgd, "ours_percent": round(statistics.fmean(ours), 3) if ours else None}
-
-
-def judged(row: dict[str, Any]) -> dict[str, Any]:
-    """Return our gap to the limit as a part of FGD's; None where ours was not measured."""
-    if row["ours_percent"] is None:
-        return {"gap_ratio": None}
-    gap = (row["ours_percent"] - row["bound_percent"]) / (row["fgd_percent"] - row["bound_percent"])
-    return {"gap_ratio": round(gap, 3)}
-
-
 def show(rows: dict[str, dict[str, Any]]) -> None:
-    print(f"\n{'trace':<12} {'bound':>7} {'sd':>6} {'ours':>7} {'FGD':>7} {'our gap, of FGD gap':>20}")
+    print(f"\n{'trace':<12} {'bound %':>8} {'sd':>6} {'search slack':>13} {'wall s':>7}")
     for trace, row in rows.items():
-        ours = "" if row["ours_percent"] is None else f"{row['ours_percent']:.2f}"
-        gap = "" if row["gap_ratio"] is None else f"{100 * row['gap_ratio']:.0f} %"
         print(
-            f"{trace:<12} {row['bound_percent']:>7.2f} {row['sd']:>6.2f} {ours:>7} {row['fgd_percent']:>7.2f} {gap:>20}"
+            f"{trace:<12} {row['bound_percent']:>8.3f} {row['sd']:>6.3f} {row['slack_percent']:>13.4f} "
+            f"{row['wall_s']:>7.1f}"
         )
-    known = [row["gap_ratio"] for row in rows.values() if row["gap_ratio"] is not None]
-    within = sum(gap <= GAP_TARGET for gap in known)
-    print(f"{within} of {len(known)} measured traces within {100 * GAP_TARGET:.0f} %, wanted {TRACES_TARGET} of 17")
 
 
 if __name__ == "__main__":
