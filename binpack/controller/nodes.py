@@ -113,7 +113,7 @@ class Nodes:
     # -- what stands -------------------------------------------------------------------------------------------
 
     @property
-    def has_room_news(self) -> bool:
+    def has_grown(self) -> bool:
         """Return True if room appeared on a node since `take_grown`."""
         return bool(self._grown)
 

@@ -56,7 +56,7 @@ class WorldView:
 
     def allows(self, pod: Pod, name: str) -> bool:
         """Return True if no rule between pods forbids the node as it is now."""
-        return not pod.guest.has_rules or self._world.company.allows(pod, name)
+        return self._world.is_welcome(pod, name)
 
 
 def gangs_due(world: World, now_s: float) -> list[Key]:

@@ -106,8 +106,11 @@ class Proposer:
     def _waiting_pods(self, now_s: float) -> Sequence[Pod]:
         found = [
             pod
-            for pod, since_s in self._world.waiting_for_room()
-            if not pod.gang and pod.uid not in self._asked_s and now_s - since_s >= self._settings.waits_s
+            for pod in self._world.waiting_for_room()
+            if not pod.gang
+            and pod.uid not in self._asked_s
+            and (record := self._world.waiting.get(pod.uid)) is not None
+            and now_s - record.since_s >= self._settings.waits_s
         ]
         found.sort(key=lambda pod: (-pod.priority, pod.created_at_s, pod.uid))
         return found[:_MOST_WAITING]

@@ -10,6 +10,7 @@ import msgspec
 
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.retrying import kinds_waiting
 from binpack.controller.tenancies import tenancies
 from binpack.controller.world import World
 from binpack.spare import Finding, Record, look
@@ -66,7 +67,7 @@ class Spares:
         found = look(
             self._world.index,
             tenancies(self._world, self._budgets),
-            self._world.kinds_waiting(),
+            kinds_waiting(self._world),
             self._records,
             self._clock.monotonic_s(),
             after_s=self._after_s,

@@ -13,6 +13,7 @@ from binpack.controller.budget_feed import Budgets
 from binpack.controller.carrier import CANDIDATES, FIRST_PAUSE_S, LONGEST_PAUSE_S, Carrier, backoff_s
 from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.retrying import look_again, requeue_waiting
 from binpack.controller.rolls import call_rolls
 from binpack.controller.shares import contended_order
 from binpack.controller.speaker import Speaker, Word
@@ -149,7 +150,7 @@ class Turns:
             if pause_s > 0:
                 await self._clock.sleep(pause_s)
             self._replanned_at_s = self._clock.monotonic_s()
-        self._world.requeue_waiting()
+        requeue_waiting(self._world)
 
     async def _collect(self) -> None:
         """Wait until the batch window closes."""
@@ -322,7 +323,7 @@ class Turns:
         world.forgive()
         if world.refresh():
             self._wake.set()
-        world.look_again(_LOOK_AGAIN_WISHES, _LOOK_AGAIN_S)
+        look_again(world, now_s, most_wishes=_LOOK_AGAIN_WISHES, older_than_s=_LOOK_AGAIN_S)
         world.together.called |= world.together.short
         call_rolls(world)
         self._usher.settle()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
 from binpack.check_register import Register
@@ -12,6 +11,7 @@ from binpack.controller.berthed import Berthed
 from binpack.controller.claimants import Claimants
 from binpack.controller.lookups import Lookups
 from binpack.controller.moves import Moves
+from binpack.controller.news import News
 from binpack.controller.nodes import Nodes
 from binpack.controller.together import Together
 from binpack.controller.triage import Handling, handling, is_gang
@@ -20,15 +20,13 @@ from binpack.controller.waiting import CAPACITY, WaitingRoom
 from binpack.controller.wording import sentence
 from binpack.controller.yard import Yard
 from binpack.dra.desk import Desk
-from binpack.fit import mismatch, missing
 from binpack.index import Index
 from binpack.index.kept import asks_several
 from binpack.ledger import Ledger
 from binpack.state import NodeState
 from fleet import labels
-from fleet.company import Guest
 from fleet.dra import Reserver, ResourceClaim
-from fleet.plan import Placement, Reason, Unplaced
+from fleet.plan import Reason, Unplaced
 from fleet.pod import Berth, Pod
 from fleet.pool import Pool
 
@@ -66,10 +64,11 @@ class World:
         self.company = Company()
         self.register = Register()
         self.nodes = Nodes(ledger, index, self.yard, desk=self.desk, company=self.company, register=self.register)
+        self.news = News(self.nodes, self.desk, self.company)
         self.lookups = Lookups()
         self.claimants = Claimants(self.desk)
         self.together = Together()
-        self.moves = Moves(ledger, self.berthed, self._is_welcome)
+        self.moves = Moves(ledger, self.berthed, self.is_welcome)
         self.unbound = Unbound(ledger, index)
         self.weights: dict[str, float] = {}
         self.pods: dict[str, Pod] = {}
@@ -79,9 +78,6 @@ class World:
         self.to_say: dict[str, str] = {}
         self.malformed: list[Pod] = []
         self._tries: dict[str, int] = {}
-        self._has_claim_room = False
-        self._lonely: dict[Guest, tuple[int, ...]] = {}
-        self._joined: set[Guest] = set()
         self._now_s = now_s
 
     # -- watch events ------------------------------------------------------------------------------------------
@@ -150,7 +146,7 @@ class World:
             self._reconsider_waiting()
 
     def _reconsider_waiting(self) -> None:
-        for pod in self._waiting_for_room():
+        for pod in self.waiting_for_room():
             self.queue[pod.uid] = pod
 
     def _sort(self, pod: Pod, before: Pod | None) -> None:
@@ -171,7 +167,7 @@ class World:
                 self._gather(pod)
             case _:
                 waits_for_room = record is not None and record.reason in CAPACITY
-                if pod.uid in self.queue or not waits_for_room or before is None or _wish(pod) != _wish(before):
+                if pod.uid in self.queue or not waits_for_room or before is None or wish(pod) != wish(before):
                     self.queue[pod.uid] = pod
 
     def _gather(self, pod: Pod) -> None:
@@ -211,89 +207,17 @@ class World:
     # -- turns -------------------------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """Carry the ledger's changes into the index; return True if room appeared since `requeue_waiting`."""
+        """Carry the ledger's changes into the index; return True if waiting pods may fit since `News.take`."""
         self._look_up_again()
         self.nodes.carry_changes(self.pods)
-        self._has_claim_room = self.desk.take_room() or self._has_claim_room
-        return self._has_company_moved() or self.nodes.has_room_news or self._has_claim_room
+        return self.news.gather()
 
-    def _has_company_moved(self) -> bool:
-        """Note which pods that wait for others' sake may find it changed; return True if any does."""
-        moved = [guest for guest, stamp in self._lonely.items() if self.company.stamp(guest) != stamp]
-        for guest in moved:
-            del self._lonely[guest]
-        self._joined.update(moved)
-        return bool(self._joined)
-
-    def requeue_waiting(self) -> None:
-        """Queue every waiting pod that fits on a node where room appeared since the last call.
-
-        The others need not be planned again: what could not take them before has not grown. Where many nodes grew at
-        once, all are queued: planning them is cheaper than looking at every pair.
-        """
-        grown = self.nodes.take_grown()
-        joined, self._joined = self._joined, set()
-        self.together.due |= self.together.without_room
-        if self._has_claim_room:
-            self._has_claim_room = False
-            self._requeue_claimants()
-        is_many = len(grown) > _MANY_NODES
-        known: dict[tuple[object, ...], bool] = {}
-        for pod in self._waiting_for_room():
-            wish = _wish(pod)
-            if wish not in known:
-                known[wish] = is_many or pod.guest in joined or any(self._has_place(pod, state) for state in grown)
-            if known[wish]:
-                self.queue[pod.uid] = pod
-
-    def _requeue_claimants(self) -> None:
-        """Queue every pod that waits for its resource claims: devices became free, or claims came."""
-        for uid, pod in self.pods.items():
-            record = self.waiting.get(uid) if pod.resource_claims else None
-            if record is None or uid in self.away:
-                continue
-            if record.reason in CAPACITY or record.reason is Reason.CLAIM_PENDING:
-                self.queue[uid] = pod
-
-    def _has_place(self, pod: Pod, state: NodeState) -> bool:
-        if mismatch(pod, state.node) is not None or missing(pod, state):
-            return False
-        return self._is_welcome(pod, state.node.name)
-
-    def _is_welcome(self, pod: Pod, name: str) -> bool:
+    def is_welcome(self, pod: Pod, name: str) -> bool:
+        """Return True if no rule between pods forbids the node as it is now."""
         return not pod.guest.has_rules or self.company.allows(pod, name)
 
-    def look_again(self, most_wishes: int, older_than_s: float) -> None:
-        """Renew the numbers of pods whose reason was found long ago; queue those that fit after all."""
-        self.to_say.update(self.waiting.unsaid(self._now_s()))
-        answers: dict[tuple[object, ...], Placement | Unplaced] = {}
-        for pod in self._waiting_for_room():
-            record = self.waiting.get(pod.uid)
-            if record is None or self._now_s() - record.found_at_s < older_than_s:
-                continue
-            wish = _wish(pod)
-            if wish not in answers:
-                if len(answers) >= most_wishes:
-                    continue
-                answers[wish] = self.index.place(pod)
-            answer = answers[wish]
-            if isinstance(answer, Placement):
-                self.queue[pod.uid] = pod
-            else:
-                self.wait(replace(answer, pod_uid=pod.uid))
-
-    def waiting_for_room(self) -> Iterator[tuple[Pod, float]]:
-        """Return the pods that wait for room, and since when (monotonic)."""
-        for pod in self._waiting_for_room():
-            record = self.waiting.get(pod.uid)
-            if record is not None:
-                yield pod, record.since_s
-
-    def kinds_waiting(self) -> tuple[Pod, ...]:
-        """Return the pods that wait for room, one of each kind."""
-        return tuple({_wish(pod): pod for pod in self._waiting_for_room()}.values())
-
-    def _waiting_for_room(self) -> list[Pod]:
+    def waiting_for_room(self) -> list[Pod]:
+        """Return the pods that wait for room, each for itself."""
         found: list[Pod] = []
         for uid, pod in self.pods.items():
             record = self.waiting.get(uid)
@@ -328,9 +252,8 @@ class World:
     def _keep_nodes(self) -> None:
         """Let nodes drain for the pods that wait for several whole devices."""
         kinds: dict[tuple[object, ...], tuple[Pod, int]] = {}
-        for pod in filter(asks_several, self._waiting_for_room()):
-            wish = _wish(pod)
-            kinds[wish] = (pod, 1 + (kinds[wish][1] if wish in kinds else 0))
+        for pod in filter(asks_several, self.waiting_for_room()):
+            kinds[wish(pod)] = (pod, 1 + kinds.get(wish(pod), (pod, 0))[1])
         self.index.keep_for(kinds.values())
 
     def decided(self, planned: Pod) -> Pod | None:
@@ -342,7 +265,7 @@ class World:
         pod = self.pods.get(planned.uid)
         if pod is None or self.away.get(planned.uid) is not Away.PLANNED:
             return None
-        if _wish(pod) == _wish(planned):
+        if wish(pod) == wish(planned):
             return pod
         self.again(pod.uid)
         return None
@@ -436,7 +359,7 @@ class World:
             return
         unplaced = self.claimants.judged(pod, self.yard.judged(pod, unplaced), self._is_idle)
         if unplaced.reason in COMPANY_REASONS:
-            self._lonely[pod.guest] = self.company.stamp(pod.guest)
+            self.news.await_company(pod.guest)
         text = sentence(pod, unplaced)
         self.queue.pop(pod.uid, None)
         if self.away.get(pod.uid) is Away.PLANNED:
@@ -460,7 +383,7 @@ class World:
         return self.nodes.get(name)
 
 
-def _wish(pod: Pod) -> tuple[object, ...]:
+def wish(pod: Pod) -> tuple[object, ...]:
     """Return everything on which a decision about the pod rests: equal wishes, equal answers."""
     claims = pod.resource_claims
     return (handling(pod), pod.requests, pod.ask, pod.constraints, pod.guest, pod.preferred_nodes, pod.images, claims)
@@ -468,6 +391,3 @@ def _wish(pod: Pod) -> tuple[object, ...]:
 
 def _hold_reason(pod: Pod) -> Reason:
     return Reason.UNMODELLED_CONSTRAINT if is_gang(pod) and not pod.problems else Reason.MALFORMED
-
-
-_MANY_NODES = 32

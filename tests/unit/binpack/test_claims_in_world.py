@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from binpack.controller.retrying import requeue_waiting
 from fleet import labels
 from fleet.dra import DeviceClass
 from fleet.plan import Placement, Reason, Unplaced
@@ -28,7 +29,7 @@ def a_harbour(*claims, nodes=("n",), **node):
 
 def settle(world):
     if world.refresh():
-        world.requeue_waiting()
+        requeue_waiting(world)
 
 
 def turn(world):

@@ -13,6 +13,7 @@ from binpack.check_company import CompanyRule
 from binpack.check_register import Register
 from binpack.company.company import Company
 from binpack.company.wishes import REPLICA_MILLI
+from binpack.controller.retrying import requeue_waiting
 from binpack.improvement import improve, question_of
 from binpack.index import Index
 from binpack.index.mix import mix_of
@@ -271,7 +272,7 @@ def test_a_pod_that_waits_for_others_is_planned_again_when_they_come_or_go_and_o
     answer = world.index.place(planned)
     assert isinstance(answer, Unplaced)
     world.wait(answer)
-    world.requeue_waiting()
+    requeue_waiting(world)
     assert world.queue == {}
     assert not world.refresh()
 
@@ -279,12 +280,12 @@ def test_a_pod_that_waits_for_others_is_planned_again_when_they_come_or_go_and_o
     assert not world.refresh()
     world.ledger.set_pod(replace(a_pod("db", node="n1", milli_cpu=100), guest=a_guest("db")))
     assert world.refresh()
-    world.requeue_waiting()
+    requeue_waiting(world)
     (planned,) = world.take_batch(9)
     found = world.index.place(planned)
     assert isinstance(found, Placement)
     assert found.berth.node == "n1"
-    world.requeue_waiting()
+    requeue_waiting(world)
     assert not world.refresh()
 
 

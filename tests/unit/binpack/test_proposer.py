@@ -298,4 +298,4 @@ def test_a_reason_to_wait_that_is_no_lack_of_room_moves_nobody():
     pod = a_pair()
     yard.see(pod)
     yard.world.wait(Unplaced(pod_uid=pod.uid, reason=Reason.MALFORMED))
-    assert not list(yard.world.waiting_for_room())
+    assert not yard.world.waiting_for_room()

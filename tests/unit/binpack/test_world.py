@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from binpack import fit
 from binpack.controller.growth import has_grown
+from binpack.controller.retrying import look_again, requeue_waiting
 from binpack.controller.triage import Handling, handling
 from binpack.controller.world import Away
 from binpack.ledger import Ledger
@@ -311,11 +312,11 @@ def test_waiting_pods_are_planned_again_where_they_fit_and_only_those():
     world = a_world(a_node("small", gpus=1, milli_cpu=1000))
     fits, too_big = a_pod("fits", milli_cpu=1500), a_pod("big", milli_cpu=9000)
     waiting_for_room(world, fits, too_big)
-    world.requeue_waiting()
+    requeue_waiting(world)
     assert set(world.queue) == set()
     world.ledger.set_node(a_node("small", gpus=1, milli_cpu=2000))
     assert world.refresh()
-    world.requeue_waiting()
+    requeue_waiting(world)
     assert set(world.queue) == {fits.uid}
     assert places(world, too_big.uid) == ["waiting"]
 
@@ -327,7 +328,7 @@ def test_growth_is_remembered_until_waiting_pods_were_asked():
     world.ledger.set_node(a_node())
     assert world.refresh()
     assert world.refresh(), "somebody else refreshed meanwhile: the room must not be lost"
-    world.requeue_waiting()
+    requeue_waiting(world)
     assert set(world.queue) == {pod.uid}
     assert not world.refresh()
 
@@ -339,7 +340,7 @@ def test_many_new_nodes_at_once_queue_all():
     for i in range(40):
         world.ledger.set_node(a_node(f"n{i}"))
     world.refresh()
-    world.requeue_waiting()
+    requeue_waiting(world)
     assert len(world.queue) == 5
 
 
@@ -347,10 +348,10 @@ def test_less_room_queues_nobody():
     world = a_world(a_node(gpus=2))
     pod = a_pod(whole=3)
     waiting_for_room(world, pod)
-    world.requeue_waiting()
+    requeue_waiting(world)
     world.ledger.set_pod(a_pod("other", whole=1, node="n1", devices=("0",)))
     assert not world.refresh()
-    world.requeue_waiting()
+    requeue_waiting(world)
     assert not world.queue
 
 
@@ -360,8 +361,8 @@ def test_held_pods_are_not_queued_by_room():
     world.pod_seen(held)
     world.ledger.set_node(a_node())
     world.refresh()
-    world.requeue_waiting()
-    world.look_again(9, 0.0)
+    requeue_waiting(world)
+    look_again(world, 0.0, most_wishes=9, older_than_s=0.0)
     assert not world.queue
 
 
@@ -370,10 +371,10 @@ def test_a_miss_that_is_none_any_more_is_found_by_looking_again():
     world = a_world(a_node(gpus=1), now_s=lambda: now_s)
     pod = a_pod(whole=1)
     waiting_for_room(world, pod)
-    world.look_again(9, older_than_s=30.0)
+    look_again(world, now_s, most_wishes=9, older_than_s=30.0)
     assert not world.queue
     now_s = 30.0
-    world.look_again(9, older_than_s=30.0)
+    look_again(world, now_s, most_wishes=9, older_than_s=30.0)
     assert set(world.queue) == {pod.uid}
 
 
@@ -383,7 +384,7 @@ def test_looking_again_renews_the_numbers():
     pods = [a_pod(str(i), milli_cpu=4000) for i in range(3)]
     waiting_for_room(world, *pods)
     now_s = 40.0
-    world.look_again(1, older_than_s=30.0)
+    look_again(world, now_s, most_wishes=1, older_than_s=30.0)
     assert all("best node n1 lacks 3 cores" in world.waiting.get(pod.uid).text for pod in pods)
 
 
@@ -731,7 +732,7 @@ def test_after_any_sequence_every_gated_pod_is_in_exactly_one_place(steps):
             case "grow":
                 world.ledger.set_node(a_node(gpus=2, labels={"n": str(number)}))
                 world.refresh()
-                world.requeue_waiting()
+                requeue_waiting(world)
         for each, pod in truth.items():
             gated = handling(pod) is not Handling.NONE
             assert len(places(world, each)) == int(gated), (step, each, places(world, each))
