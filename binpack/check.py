@@ -6,39 +6,30 @@ others believe, a plan with a violation is never carried out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
 from binpack.check_company import Trial
 from binpack.check_instances import can_begin
+from binpack.check_nodes import NodeRule, excluded, unlike
 from binpack.check_register import Register
 from binpack.state import DeviceState, NodeState
 from fleet.berths import locate
-from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Taint, Toleration
+from fleet.constraints import NodeConstraints
 from fleet.device import AskKind, DeviceAsk
-from fleet.node import Node
 from fleet.plan import Plan, Violation
 from fleet.pod import Berth, Pod
 
-_NEVER_EXCLUDES = "PreferNoSchedule"
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-
 
 class Rule(StrEnum):
-    """The rules; a shortage of another extended resource goes by that resource's own name."""
+    """The rules beside those of nodes and company; a shortage of another extended resource goes by that one's name."""
 
     POD_TWICE = "pod stands in the plan more than once"
     POD_MISSING = "pod stands nowhere in the plan"
     POD_UNKNOWN = "plan names a pod that is not in the batch"
     POD_UNREADABLE = "pod cannot be read, so it may not be placed"
     NODE_UNKNOWN = "node does not exist"
-    SELECTOR = "node selector"
-    AFFINITY = "node affinity"
-    VOLUME = "volume"
-    TAINT = "taint"
     MILLI_CPU = "milli_cpu"
     MEMORY_BYTES = "memory_bytes"
     POD_SLOTS = "pod_slots"
@@ -83,7 +74,7 @@ def check(
     violations = _membership(pods, plan) + _torn(plan, together)
     by_uid = {pod.uid: pod for pod in pods}
     books: dict[str, _Books] = {}
-    trial = None if register is None else Trial(register, lambda wish, node: _unlike(wish, node) is None)
+    trial = None if register is None else Trial(register, lambda wish, node: unlike(wish, node) is None)
     for placement in plan.placements:
         pod = by_uid.get(placement.pod_uid)
         if pod is None:
@@ -167,7 +158,7 @@ class _Books:
         self.pod_slots = state.free.pod_slots
         self.extended = dict(state.free.extended)
         self.cards = {device.device.id: _Card(device) for device in state.devices}
-        self.verdicts: dict[NodeConstraints, Rule | None] = {}
+        self.verdicts: dict[NodeConstraints, NodeRule | None] = {}
 
     def book(self, pod: Pod, berth: Berth) -> list[Violation]:
         """Book the pod if no rule forbids it; return what does."""
@@ -179,7 +170,7 @@ class _Books:
     def _rules(self, pod: Pod) -> list[Violation]:
         wrong = [self._violation(pod, Rule.POD_UNREADABLE)] if pod.problems else []
         if pod.constraints not in self.verdicts:
-            self.verdicts[pod.constraints] = _excluded(pod.constraints, self.state)
+            self.verdicts[pod.constraints] = excluded(pod.constraints, self.state.node)
         verdict = self.verdicts[pod.constraints]
         return wrong if verdict is None else [*wrong, self._violation(pod, verdict)]
 
@@ -347,68 +338,3 @@ def _is_wanted(ask: DeviceAsk, model: str) -> bool:
         if words and any(have[i : i + len(words)] == words for i in range(len(have) - len(words) + 1)):
             return True
     return not ask.models
-
-
-def _excluded(wish: NodeConstraints, state: NodeState) -> Rule | None:
-    """Judge selector, required node affinity and taints as kube-scheduler's filters do."""
-    node = state.node
-    unlike = _unlike(wish, node)
-    if unlike is not None:
-        return unlike
-    taints = [*node.taints, _CORDON] if node.is_cordoned else list(node.taints)
-    for taint in taints:
-        if taint.effect != _NEVER_EXCLUDES and not any(_covers(wished, taint) for wished in wish.tolerations):
-            return Rule.TAINT
-    return None
-
-
-def _unlike(wish: NodeConstraints, node: Node) -> Rule | None:
-    """Judge selector, required node affinity and what volumes ask."""
-    for key, value in wish.node_selector:
-        if node.labels.get(key) != value:
-            return Rule.SELECTOR
-    if wish.terms is not None and not _any_holds(wish.terms, node):
-        return Rule.AFFINITY
-    if not all(_any_holds(terms, node) for terms in wish.volumes):
-        return Rule.VOLUME
-    return None
-
-
-def _any_holds(terms: Iterable[NodeTerm], node: Node) -> bool:
-    fields = {"metadata.name": node.name}
-    for term in terms:
-        rows = [(r, node.labels) for r in term.labels] + [(r, fields) for r in term.fields]
-        is_readable = bool(rows) and all(r.key in fields for r in term.fields)
-        if is_readable and all(_holds(requirement, values) for requirement, values in rows):
-            return True
-    return False
-
-
-def _holds(requirement: Requirement, values: Mapping[str, str]) -> bool:
-    has = requirement.key in values
-    value = values.get(requirement.key, "")
-    if requirement.operator in ("Gt", "Lt"):
-        return has and len(requirement.values) == 1 and _ordered(requirement.operator, value, requirement.values[0])
-    verdicts = {
-        "In": has and value in requirement.values,
-        "NotIn": not has or value not in requirement.values,
-        "Exists": has,
-        "DoesNotExist": not has,
-    }
-    return verdicts.get(requirement.operator, False)
-
-
-def _covers(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
-        return False
-    if toleration.operator in ("Gt", "Lt"):
-        return _ordered(toleration.operator, taint.value, toleration.value)
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("Equal", "") and toleration.key != "" and toleration.value == taint.value
-
-
-def _ordered(operator: str, value: str, bound: str) -> bool:
-    if not (_INTEGER.fullmatch(value) and _INTEGER.fullmatch(bound)):
-        return False
-    return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)

@@ -12,19 +12,17 @@ from binpack.controller.allotter import Allotter
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.carrier import CANDIDATES, FIRST_PAUSE_S, LONGEST_PAUSE_S, Carrier, backoff_s
 from binpack.controller.claims import Claims
+from binpack.controller.herald import Herald
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.retrying import look_again, requeue_waiting
 from binpack.controller.rolls import call_rolls
 from binpack.controller.shares import contended_order
-from binpack.controller.speaker import Speaker, Word
+from binpack.controller.speaker import Speaker
 from binpack.controller.triage import can_be_handed_over
 from binpack.controller.usher import Usher
-from binpack.controller.waiting import HANDED_OVER
 from binpack.controller.world import World
 from binpack.controller.writer import PodWriter
-from fleet import labels
 from fleet.clock import Clock
-from fleet.draw import format_draw
 from fleet.kube.events import EventRecorder
 from fleet.loop import Rhythm, every
 from fleet.plan import Plan, Reason, Unplaced
@@ -64,8 +62,8 @@ class Turns:
         budgets: Budgets | None = None,
     ) -> None:
         self._world = world
-        self._recorder = recorder
         self._speaker = Speaker(writer, recorder, clock)
+        self._herald = Herald(world, self._speaker, recorder, clock, metrics, self._start)
         self._decide = decide
         self._clock = clock
         self._settings = settings
@@ -130,7 +128,7 @@ class Turns:
             await self._requeue_waiting()
         self._usher.settle()
         self._usher.gangs(above=max((pod.priority for pod in world.queue.values()), default=None))
-        self._speak()
+        self._herald.tell()
         if not world.queue:
             return
         await self._collect()
@@ -140,7 +138,7 @@ class Turns:
         if batch:
             await self._plan(batch)
             self._usher.gangs()
-            self._speak()
+            self._herald.tell()
         if world.queue:
             self._wake.set()
 
@@ -330,41 +328,4 @@ class Turns:
         self._usher.preempt()
         if world.queue or world.together.due:
             self._wake.set()
-        self._speak()
-
-    def _speak(self) -> None:
-        world = self._world
-        to_say, world.to_say = world.to_say, {}
-        for uid in to_say:
-            pod, record = world.pods.get(uid), world.waiting.get(uid)
-            if pod is None or record is None:
-                continue
-            text = record.text
-            if record.reason in HANDED_OVER and not can_be_handed_over(pod):
-                text += "; shares and chosen devices cannot be handed over to a node autoscaler"
-            world.waiting.said(uid, self._clock.monotonic_s())
-            draw = world.yard.draws.get(uid)
-            notes = {labels.DRAW: format_draw(draw)} if draw is not None else {}
-            self._speaker.say(
-                Word(pod=pod, status=True, reason=record.reason.value, text=text, is_warning=True, notes=notes)
-            )
-        to_unsay, world.unbound.to_unsay = world.unbound.to_unsay, {}
-        for pod in to_unsay.values():
-            self._speaker.say(Word(pod=pod, status=False, reason="Placed", text="has a berth"))
-        malformed, world.malformed = world.malformed, []
-        for pod in malformed:
-            self._metrics.malformed.labels("pod").inc()
-            log.warning("pod %s cannot be read: %s", pod.key, "; ".join(pod.problems))
-        to_warn, world.nodes.to_warn = world.nodes.to_warn, {}
-        for name, warnings in to_warn.items():
-            self._warn(name, warnings)
-
-    def _warn(self, name: str, warnings: Sequence[str]) -> None:
-        """Say of a node what people should look at: devices that may not be given, records that cannot be true."""
-        self._metrics.malformed.labels("node").inc(len(warnings))
-        log.warning("node %s: %s", name, "; ".join(warnings))
-        state = self._world.node(name)
-        if state is not None:
-            reason = "DevicesClosed" if state.blocked else "DevicesDoubtful"
-            note = "; ".join(warnings)
-            self._start(self._recorder.record(state.node, reason=reason, note=note, is_warning=True))
+        self._herald.tell()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from binpack.check import Rule, check
+from binpack.check_nodes import NodeRule
 from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Taint, Toleration
 from fleet.plan import Placement, Plan, Reason, Unplaced
 from fleet.pod import Berth
@@ -189,21 +190,21 @@ NAMED = NodeTerm(fields=(Requirement(key="metadata.name", operator="In", values=
     ("wish", "expected"),
     [
         (NodeConstraints(node_selector=(("zone", "a"),)), []),
-        (NodeConstraints(node_selector=(("zone", "b"),)), [Rule.SELECTOR]),
-        (NodeConstraints(terms=()), [Rule.AFFINITY]),
-        (NodeConstraints(terms=(NodeTerm(),)), [Rule.AFFINITY]),
+        (NodeConstraints(node_selector=(("zone", "b"),)), [NodeRule.SELECTOR]),
+        (NodeConstraints(terms=()), [NodeRule.AFFINITY]),
+        (NodeConstraints(terms=(NodeTerm(),)), [NodeRule.AFFINITY]),
         (NodeConstraints(terms=(ZONE_A,)), []),
-        (NodeConstraints(terms=(BIG,)), [Rule.AFFINITY]),
+        (NodeConstraints(terms=(BIG,)), [NodeRule.AFFINITY]),
         (NodeConstraints(terms=(BIG, NAMED)), []),
         (
             NodeConstraints(
                 terms=(NodeTerm(fields=(Requirement(key="spec.x", operator="NotIn", values=("n2",)),)),),
             ),
-            [Rule.AFFINITY],
+            [NodeRule.AFFINITY],
         ),
         (
             NodeConstraints(terms=(NodeTerm(labels=(Requirement(key="cores", operator="Lt", values=("3_2",)),)),)),
-            [Rule.AFFINITY],
+            [NodeRule.AFFINITY],
         ),
         (NodeConstraints(terms=(NodeTerm(labels=(Requirement(key="gone", operator="NotIn", values=("x",)),)),)), []),
     ],
@@ -216,14 +217,14 @@ def test_selector_and_affinity(wish, expected):
 @pytest.mark.parametrize(
     ("taints", "tolerations", "expected"),
     [
-        ((Taint(key="gpu"),), (), [Rule.TAINT]),
-        ((Taint(key="gpu", effect="NoExecute"),), (), [Rule.TAINT]),
+        ((Taint(key="gpu"),), (), [NodeRule.TAINT]),
+        ((Taint(key="gpu", effect="NoExecute"),), (), [NodeRule.TAINT]),
         ((Taint(key="gpu", effect="PreferNoSchedule"),), (), []),
         ((Taint(key="gpu", value="x"),), (Toleration(key="gpu", value="x"),), []),
-        ((Taint(key="gpu", value="x"),), (Toleration(key="gpu", value="y"),), [Rule.TAINT]),
-        ((Taint(key="gpu"),), (Toleration(key="gpu", operator="Exists", effect="NoExecute"),), [Rule.TAINT]),
+        ((Taint(key="gpu", value="x"),), (Toleration(key="gpu", value="y"),), [NodeRule.TAINT]),
+        ((Taint(key="gpu"),), (Toleration(key="gpu", operator="Exists", effect="NoExecute"),), [NodeRule.TAINT]),
         ((Taint(key="gpu"), Taint(key="b")), (Toleration(operator="Exists"),), []),
-        ((Taint(key="gpu"),), (Toleration(),), [Rule.TAINT]),
+        ((Taint(key="gpu"),), (Toleration(),), [NodeRule.TAINT]),
         ((Taint(key="rank", value="5"),), (Toleration(key="rank", operator="Gt", value="3"),), []),
     ],
 )
@@ -235,7 +236,7 @@ def test_taints(taints, tolerations, expected):
 def test_a_cordoned_node():
     state = seat("n1", is_cordoned=True)
     tolerant = NodeConstraints(tolerations=(Toleration(key="node.kubernetes.io/unschedulable", operator="Exists"),))
-    assert rules([state], [pod("a")], {"a": at("n1")}) == [Rule.TAINT]
+    assert rules([state], [pod("a")], {"a": at("n1")}) == [NodeRule.TAINT]
     assert rules([state], [pod("a", constraints=tolerant)], {"a": at("n1")}) == []
 
 
