@@ -12,8 +12,8 @@ from fleet.clock import Clock
 from fleet.kube import paths
 from fleet.kube.client import Client
 from fleet.kube.decode_volumes import claim_from, storage_class_from, volume_from
-from fleet.kube.objects import ClaimObject, CsiDriverObject, PersistentVolumeObject, StorageClassObject
 from fleet.kube.reflector import Reflector
+from fleet.kube.volume_objects import ClaimObject, CsiDriverObject, PersistentVolumeObject, StorageClassObject
 from fleet.kube.wire import KubeObject
 
 log = logging.getLogger(__name__)

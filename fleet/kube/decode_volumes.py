@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from fleet.constraints import NodeTerm, Requirement
-from fleet.kube.objects import (
-    ClaimObject,
-    PersistentVolumeObject,
-    RequirementObject,
-    StorageClassObject,
-)
+from fleet.kube.objects import RequirementObject
+from fleet.kube.volume_objects import ClaimObject, PersistentVolumeObject, StorageClassObject
 from fleet.volumes import Claim, StorageClass, Volume
 
 # What the volume controller and a scheduler write on claims (kubernetes: component-helpers/storage/volume).
