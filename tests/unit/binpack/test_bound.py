@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -205,11 +206,17 @@ def test_milestones_look_at_the_pods_that_had_arrived() -> None:
 @pytest.mark.parametrize("trace", ["default", "gpuspec33", "multigpu50"])
 def test_no_policy_passes_the_bound_of_its_own_arrivals(trace: str) -> None:
     nodes, pods = NODES[::12], load_pods(trace)[::12]
+    sequence: list[Pod] = []
+    found: dict[str, Mapping[int, float | None]] = {}
     for policy in ("berthmaster", "fgd", "best-fit"):
         outcomes: list[Outcome] = []
-        result = simulate(nodes, pods, Setting(policy=policy, seed=9), on_outcome=outcomes.append)
-        bounds = bounds_at(nodes, [outcome.pod for outcome in outcomes], MILESTONES)
-        for at, reached in result.unallocated_at.items():
+        found[policy] = simulate(nodes, pods, Setting(policy=policy, seed=9), on_outcome=outcomes.append).unallocated_at
+        arrived = [outcome.pod for outcome in outcomes]
+        assert not sequence or arrived == sequence, "every policy sees the same pods"
+        sequence = arrived
+    bounds = bounds_at(nodes, sequence, MILESTONES)
+    for policy, unallocated_at in found.items():
+        for at, reached in unallocated_at.items():
             limit = bounds[at].unallocated_gpu_ratio
             assert limit is not None
             assert reached is not None
