@@ -23,6 +23,11 @@ class Clock(Protocol):
         ...
 
 
+def cpu_s() -> float:
+    """Return seconds of CPU that this thread has spent: to give up work that takes too much, never to tell time."""
+    return time.thread_time()
+
+
 class SystemClock:
     """The machine's own clock."""
 

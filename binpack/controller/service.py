@@ -38,7 +38,7 @@ from binpack.ledger import Ledger
 from binpack.server import parse_listen
 from binpack.solver.process import SolverProcess
 from fleet import labels
-from fleet.clock import Clock, SystemClock
+from fleet.clock import Clock, SystemClock, cpu_s
 from fleet.config import read
 from fleet.errors import ConfigError
 from fleet.kube.claimer import Claimer
@@ -96,6 +96,7 @@ class Planner:
                 WaitingRoom(hand_over_after_s=self._settings.hand_over_after_s),
                 self._clock.monotonic_s,
                 Yard(set_id=f"planner-{uuid.uuid4().hex[:12]}"),
+                cpu_s,
             )
             claims = Claims(Claimer(client, lambda: uuid.uuid4().hex))
             recorder = EventRecorder(client, self._clock, labels.DOMAIN + "/planner")

@@ -54,13 +54,14 @@ class World:
         waiting: WaitingRoom,
         now_s: Callable[[], float],
         yard: Yard | None = None,
+        cpu_s: Callable[[], float] | None = None,
     ) -> None:
         self.ledger = ledger
         self.index = index
         self.waiting = waiting
         self.yard = Yard() if yard is None else yard
         self.berthed = Berthed()
-        self.desk = Desk()
+        self.desk = Desk(cpu_s=cpu_s)
         self.company = Company()
         self.register = Register()
         self.nodes = Nodes(ledger, index, self.yard, desk=self.desk, company=self.company, register=self.register)

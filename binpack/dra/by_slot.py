@@ -22,6 +22,10 @@ Floats = npt.NDArray[np.float64]
 _MOST_COLUMNS = 64
 _ENOUGH = 64  # nodes that can satisfy a wish: among so many the cheapest is cheap
 _MORE = 16  # others that are looked at with every question, so that at last all are known
+# A wish whose search was given up on so many nodes is looked for on no others until so much has changed: each such
+# search takes longer than placing a hundred other pods.
+_MOST_GIVEN_UP = 4
+_CHANGES_UNTIL_NEW_HOPE = 64
 
 
 @dataclass(slots=True)
@@ -30,12 +34,19 @@ class _Column:
 
     Attributes:
         moved: Names of nodes that were known and changed since.
+        given_up: On how many nodes the search was, since the desk's clock `hoped_at`.
     """
 
     cost: Floats
     is_known: Bools
     at: int
     moved: set[str]
+    given_up: int = 0
+    hoped_at: int = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        return self.given_up >= _MOST_GIVEN_UP
 
 
 class ClaimsBySlot:
@@ -71,13 +82,13 @@ class ClaimsBySlot:
         self._renew(column, slots)
         is_open = cost < np.inf
         for slot in [slots[name] for name in column.moved if name in slots]:
-            if is_open[slot]:
+            if is_open[slot] and not column.is_hopeless:
                 self._look(column, slot, name_of(slot), wish)
         column.moved.clear()
         new = np.flatnonzero(is_open & ~column.is_known[: len(cost)])
         enough = max(_ENOUGH - int((is_open & (column.cost[: len(cost)] < np.inf)).sum()), 0)
         for number, slot in enumerate(new[np.argsort(cost[new], kind="stable")].tolist()):
-            if enough <= 0 and number >= _MORE:
+            if column.is_hopeless or (enough <= 0 and number >= _MORE):
                 break
             enough -= self._look(column, slot, name_of(slot), wish)
         cost += column.cost[: len(cost)]
@@ -87,6 +98,7 @@ class ClaimsBySlot:
         answer = self.desk.offer(name, wish)
         is_possible = isinstance(answer, Chosen)
         column.cost[slot] = answer.cost if isinstance(answer, Chosen) else np.inf
+        column.given_up += isinstance(answer, Refused) and answer.obstacle is Obstacle.TOO_LONG
         column.is_known[slot] = True
         return is_possible
 
@@ -101,6 +113,11 @@ class ClaimsBySlot:
         wish = self.desk.wish(pod)
         if isinstance(wish, Pending):
             return Unplaced(pod_uid=pod.uid, reason=wish.reason, detail=wish.detail)
+        column = self._columns.get(wish.key)
+        if column is not None and column.is_hopeless:
+            text = f"the search for devices was given up on {column.given_up} nodes, so others are not searched"
+            many = sum(1 for _ in names)
+            return Unplaced(pod_uid=pod.uid, reason=Reason.CLAIM_UNSATISFIED, detail=text, allowed_nodes=many)
         refusals = {name: answer for name in names if isinstance(answer := self.desk.offer(name, wish), Refused)}
         if not refusals:
             return None
@@ -130,6 +147,8 @@ class ClaimsBySlot:
     def _renew(self, column: _Column, slots: Mapping[str, int]) -> None:
         """Forget what changed since the column was asked last."""
         desk = self.desk
+        if desk.clock - column.hoped_at >= _CHANGES_UNTIL_NEW_HOPE or column.at < desk.all_changed_at:
+            column.given_up, column.hoped_at = 0, desk.clock
         if column.at < desk.all_changed_at:
             column.is_known[:] = False
             column.cost[:] = np.inf

@@ -19,7 +19,8 @@ from binpack.dra.value import TAINTED, Values, fits_counters
 from binpack.dra.wants import Want, Way, covers
 from fleet.dra import MOST_RESULTS, ClaimChoice, DeviceId
 
-_MOST_STEPS = 20_000
+_MOST_STEPS = 30_000  # devices looked at, for each constraint
+_MOST_CLAIMS, _MOST_REQUESTS, _MOST_DEVICES = 64, 96, 256  # of one pod: the search is as deep as they are many
 _LATER_WAY = 100_000.0  # a way further down a prioritised list costs more than any choice of devices within one
 _PER_FREE_PEER = 1.0  # of nodes alike in all else, the one with the fewest free devices of the kind is taken
 _NOTHING: Mapping[tuple[str, str], int] = {}
@@ -76,6 +77,8 @@ def choose(
         books: What is held now.
         values: Prices.
     """
+    if len(wants) > _MOST_CLAIMS or sum(len(want.ways) for want in wants) > _MOST_REQUESTS:
+        return Refused(Obstacle.TOO_LONG)
     search = _Search(node, wants, reach, suitable, books, values)
     if search.claim(0):
         return Chosen(search, search.cost)
@@ -96,6 +99,7 @@ class _Search:
     books: Books
     values: Values
     steps: int = 0
+    given: int = 0
     cost: float = 0.0
     refused: Refused | None = None
     picks: list[list[Pick]] = field(default_factory=list)
@@ -132,7 +136,10 @@ class _Search:
         return False
 
     def _way(self, claim: int, number: int, way: Way) -> bool:
+        if self.steps >= _MOST_STEPS:
+            return False
         matching = self.suitable(way)
+        self.steps += 1 + len(matching)
         wanted = way.option.count or len(matching)
         if not way.option.count and self.reach.problems:
             self._note(Refused(Obstacle.POOL_CLOSED, way.title, detail=self.reach.problems[0]))
@@ -142,6 +149,9 @@ class _Search:
             return False
         if wanted > MOST_RESULTS - len(self.picks[claim]):
             self._note(Refused(Obstacle.NONE_MATCH, way.title, wanted, MOST_RESULTS, "more than one claim can hold"))
+            return False
+        if wanted > _MOST_DEVICES - self.given:
+            self.steps = _MOST_STEPS
             return False
         free = [cell for cell in matching if self._is_free(cell, way, claim)]
         if len(free) < wanted:
@@ -169,6 +179,7 @@ class _Search:
             if not self._is_free(cell, way, claim) or not self._agrees(claim, way, cell):
                 continue
             pick = self._take(claim, way, cell)
+            self.steps += (len(cells) - place) * (1 + len(self.wants[claim].constraints))
             rest = [other for other in cells[place + 1 :] if self._agrees(claim, way, other)]
             if len(rest) >= wanted - 1 and self._devices(claim, number, way, wanted - 1, rest):
                 return True
@@ -242,6 +253,7 @@ class _Search:
         began = not way.option.is_admin and not self._is_begun(cell)
         pick = Pick(way, cell, more, began, self._price(cell, way))
         self.picks[claim].append(pick)
+        self.given += 1
         self.cost += pick.cost
         if way.option.is_admin:
             return pick
@@ -259,6 +271,7 @@ class _Search:
     def _untake(self, claim: int, pick: Pick) -> None:
         cell = pick.cell
         self.picks[claim].pop()
+        self.given -= 1
         self.cost -= pick.cost
         if pick.way.option.is_admin:
             return

@@ -6,7 +6,7 @@ and within one plan what the plan gives it (`take`, `give_back`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -37,8 +37,13 @@ IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 class Desk:
     """Books of all claims, and the choice of devices for those that have none."""
 
-    def __init__(self, values: Values | None = None) -> None:
-        """Know nothing yet; `values` prices devices otherwise, for comparison."""
+    def __init__(self, values: Values | None = None, *, cpu_s: Callable[[], float] | None = None) -> None:
+        """Know nothing yet.
+
+        Args:
+            values: Prices devices otherwise, for comparison.
+            cpu_s: Returns seconds of CPU spent so far, by which slow selectors are given up; None = nobody counts.
+        """
         self.is_synced = False
         self.pools = Pools()
         self.books = Books(self.pools)
@@ -47,7 +52,7 @@ class Desk:
         self.clock = 0
         self._changed_at: dict[str, int] = {}
         self.all_changed_at = 0
-        self._fitting = Fitting()
+        self._fitting = Fitting(cpu_s)
         self._values = Values() if values is None else values
         self._uid_of: dict[tuple[str, str], str] = {}
         self._slice_pool: dict[str, PoolId] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from binpack.dra.pools import Cell, Reach
 from binpack.dra.selectors import Selectors, Trouble
 from binpack.dra.wants import Way, suitable
@@ -11,10 +13,14 @@ _Found = tuple[tuple[Cell, ...], tuple[Trouble, ...]]
 
 
 class Fitting:
-    """Remembers by node and way; a node that reaches other devices is looked at anew."""
+    """Remembers by node and way; a node that reaches other devices is looked at anew.
 
-    def __init__(self) -> None:
-        self._selectors = Selectors()
+    Args:
+        cpu_s: Returns seconds of CPU spent so far, see `Selectors`.
+    """
+
+    def __init__(self, cpu_s: Callable[[], float] | None = None) -> None:
+        self._selectors = Selectors(cpu_s)
         self._of_node: dict[str, tuple[Reach, dict[Way, _Found]]] = {}
 
     def of(self, node: str, reach: Reach, way: Way) -> _Found:

@@ -11,6 +11,7 @@ from fleet.dra import DeviceId, DeviceSlice, DeviceTaint, PoolDevice, TaintRule,
 PoolId = tuple[str, str]
 CounterTotals = Mapping[str, Mapping[str, int]]
 _NOWHERE = Where()
+_MOST_JUDGED = 256  # expressions remembered by each device
 
 
 class Cell:
@@ -37,6 +38,8 @@ class Cell:
         """Return whether a selector holds, judged once."""
         found = self._judged.get(expression)
         if found is None:
+            if len(self._judged) >= _MOST_JUDGED:
+                self._judged.clear()
             found = self._judged[expression] = selectors.judge(expression, self.id[0], self.device)
         return found
 
@@ -223,13 +226,18 @@ def _problem(slices: list[DeviceSlice], counters: CounterTotals) -> str:
         return unreadable
     if len(slices) != wanted:
         return f"{len(slices)} of {wanted} resource slices are here"
+    sets = [name for one in slices for name, _ in one.counter_sets]
+    if len(set(sets)) != len(sets):
+        return "two counter sets have the same name"
     names = [device.name for one in slices for device in one.devices]
     if len(set(names)) != len(names):
         return "two devices have the same name"
     for one in slices:
         for device in one.devices:
             for counter_set, amounts in device.uses:
-                lacking = [name for name, _ in amounts if name not in counters.get(counter_set, {})]
+                if counter_set not in counters:
+                    return f"device {device.name} draws from {counter_set}, which is not there"
+                lacking = [name for name, _ in amounts if name not in counters[counter_set]]
                 if lacking:
                     return f"device {device.name} draws {lacking[0]} from {counter_set}, which has none"
     return ""

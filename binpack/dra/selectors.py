@@ -2,8 +2,8 @@
 
 The language is that of the CEL project's own evaluator with its `cel.bind`, optional and string extensions; added here
 are Kubernetes' quantities and semantic versions. What Kubernetes has beyond that (sets, lists, `find` of expressions,
-addresses) does not compile, and the claim says `UnmodelledSelector`. Source: Kubernetes, "Common Expression Language",
-and DeviceSelector of resource.k8s.io/v1.
+addresses) does not compile, and the claim says `UnmodelledSelector`. So does what would cost too much: everybody else
+waits meanwhile. Source: Kubernetes, "Common Expression Language", and DeviceSelector of resource.k8s.io/v1.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
+from binpack.dra.effort import too_much
 from binpack.dra.versions import compare, parse
 from fleet import quantity
 from fleet.dra import PoolDevice, Version
@@ -30,6 +31,10 @@ _MENTIONS: Final = re.compile(r"\b(?:attributes|capacity)\b")
 _DEVICE: Final = re.compile(r"\bdevice\b")
 _PLAIN_DEVICE: Final = re.compile(r"\bdevice\.(?:driver|allowMultipleAllocations|attributes|capacity)\b")
 _MOST_VERDICTS: Final = 65_536
+_MOST_PROGRAMS: Final = 4096
+# An expression may take this long for each device, and this long in all before anybody asks how long that is.
+_LONGEST_EACH_S: Final = 0.001
+_UNASKED_S: Final = 2.0
 _LONGEST_TEXT: Final = 160
 _NANO: Final = 10**9
 
@@ -61,13 +66,31 @@ class _Program:
     reads: tuple[tuple[str, str, str], ...] | None
 
 
-class Selectors:
-    """Compiles each expression once, and judges devices once that are alike in what the expression reads."""
+@dataclass(slots=True)
+class _Spent:
+    """What the evaluations of one expression took so far."""
 
-    def __init__(self) -> None:
+    seconds: float = 0.0
+    times: int = 0
+
+    @property
+    def is_too_much(self) -> bool:
+        return self.seconds > _UNASKED_S and self.seconds > self.times * _LONGEST_EACH_S
+
+
+class Selectors:
+    """Compiles each expression once, and judges devices once that are alike in what the expression reads.
+
+    Args:
+        cpu_s: Returns seconds of CPU spent so far, by which slow expressions are given up; None = nobody counts.
+    """
+
+    def __init__(self, cpu_s: Callable[[], float] | None = None) -> None:
+        self._cpu_s = cpu_s
         self._env: Any = None  # made for the first expression: most clusters never have one
         self._programs: dict[str, _Program | Trouble] = {}
         self._verdicts: dict[tuple[object, ...], bool | Trouble] = {}
+        self._spent: dict[str, _Spent] = {}
 
     def judge(self, expression: str, driver: str, device: PoolDevice) -> bool | Trouble:
         """Return whether the device matches, or why nobody can say."""
@@ -75,34 +98,61 @@ class Selectors:
         if isinstance(program, Trouble):
             return program
         if program.reads is None:
-            return _judged(program, expression, driver, device)
+            return self._evaluated(program, expression, driver, device)
         key = (expression, driver, device.is_multiple, *(_read(device, driver, *one) for one in program.reads))
         known = self._verdicts.get(key)
         if known is None:
             if len(self._verdicts) >= _MOST_VERDICTS:
                 self._verdicts.clear()
-            known = self._verdicts[key] = _judged(program, expression, driver, device)
+            known = self._verdicts[key] = self._evaluated(program, expression, driver, device)
         return known
+
+    def _evaluated(self, program: _Program, expression: str, driver: str, device: PoolDevice) -> bool | Trouble:
+        if self._cpu_s is None:
+            return _judged(program, expression, driver, device)
+        began_s = self._cpu_s()
+        verdict = _judged(program, expression, driver, device)
+        spent = self._spent.setdefault(expression, _Spent())
+        spent.seconds += self._cpu_s() - began_s
+        spent.times += 1
+        if spent.is_too_much:
+            each_ms = 1000 * spent.seconds / spent.times
+            text = f"selector {_short(expression)} takes {each_ms:.1f} ms for each device"
+            self._programs[expression] = Trouble(text=text, is_unmodelled=True)
+        return verdict
 
     def _program(self, expression: str) -> _Program | Trouble:
         known = self._programs.get(expression)
         if known is None:
-            if self._env is None:
-                self._env = _environment()
-            try:
-                domains = frozenset(first or second for first, second in _DOMAINS.findall(expression))
-                known = _Program(self._env.compile(expression), domains, _reads(expression))
-            except Exception as error:
-                # Broad on purpose: the library names no type for expressions that it cannot compile.
-                text = f"selector {_short(expression)} cannot be evaluated: {_short(str(error))}"
-                known = Trouble(text=text, is_unmodelled=True)
-            self._programs[expression] = known
+            if len(self._programs) >= _MOST_PROGRAMS:
+                self._programs.clear()
+                self._spent.clear()
+            known = self._programs[expression] = self._compiled(expression)
         return known
+
+    def _compiled(self, expression: str) -> _Program | Trouble:
+        costly = too_much(expression)
+        if costly:
+            return Trouble(text=f"selector {_short(expression)} is not evaluated: {costly}", is_unmodelled=True)
+        if self._env is None:
+            self._env = _environment()
+        try:
+            domains = frozenset(first or second for first, second in _DOMAINS.findall(expression))
+            return _Program(self._env.compile(expression), domains, _reads(expression))
+        except Exception as error:
+            # Broad on purpose: the library names no type for expressions that it cannot compile.
+            text = f"selector {_short(expression)} cannot be evaluated: {_short(str(error))}"
+            return Trouble(text=text, is_unmodelled=True)
 
 
 def _judged(program: _Program, expression: str, driver: str, device: PoolDevice) -> bool | Trouble:
-    found = program.compiled.eval(data={"device": _facts(driver, device, program.domains)})
-    value = found.plain_value()
+    facts = _facts(driver, device, program.domains)
+    try:
+        value = program.compiled.eval(data={"device": facts}).plain_value()
+    except Exception as error:
+        # Broad on purpose: what the evaluator gives up (its budget of iterations, say) it raises as it likes.
+        text = f"selector {_short(expression)} cannot be evaluated: {_short(str(error))}"
+        return Trouble(text=text, is_unmodelled=True)
     if isinstance(value, bool):
         return value
     text = f"{_short(expression)} fails on {driver}/{device.name}: {_short(str(value))}"
