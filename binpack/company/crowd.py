@@ -87,10 +87,6 @@ class Crowd:
         if self._idle > len(self._where) // 2 + _SLACK:
             self._rebuild()
 
-    def guests_on(self, row: int) -> Mapping[Guest, int]:
-        """Return who is on a row, and how many of each."""
-        return self._on_row.get(row, {})
-
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
         """Learn the labels of a namespace; None = it is gone. True if anything may be counted otherwise now."""
         if self._namespaces.get(name) == labels:

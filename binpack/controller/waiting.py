@@ -93,11 +93,6 @@ class WaitingRoom:
         ]
         return tuple(uid for _, uid in sorted(due))
 
-    def next_due_s(self) -> float | None:
-        """Return the earliest moment at which a pod becomes due for hand-over, None if none ever does."""
-        times = [pod.since_s + self._hand_over_after_s for pod in self._pods.values() if pod.reason in HANDED_OVER]
-        return min(times, default=None)
-
     def counts(self) -> dict[str, int]:
         """Return how many pods wait, by reason: the gauge that operators alert on."""
         return dict(Counter(pod.reason.value for pod in self._pods.values()))
