@@ -16,12 +16,12 @@ from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import Options
 from fleet import labels
 from fleet.clock import SystemClock
-from fleet.errors import ApiError, NotFound
+from fleet.errors import NotFound
 from fleet.kube import paths
-from tests.support.cluster import StartCluster, add_nodes, client_of
+from tests.support.cluster import StartCluster, add_nodes
 from tests.support.eventually import eventually
 from tests.support.warming import Object, notes
-from tests.support.yard import Yard, two_gpus
+from tests.support.yard import Yard, opened, two_gpus
 
 pytestmark = [pytest.mark.contract, pytest.mark.slow]
 
@@ -42,13 +42,8 @@ def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 async def yard(cluster: Cluster) -> AsyncIterator[Yard]:
-    async with client_of(cluster) as client:
-        opened = Yard(client, f"thin-{next(_NUMBERS)}")
-        yield opened
-        with contextlib.suppress(ApiError):
-            await opened.client.delete(f"/apis/apps/v1/namespaces/{opened.name}/deployments/llm")
-            await eventually(opened.pods, lambda pods: not pods, within_s=30.0)
-        await opened.clear()
+    async with opened(cluster, f"thin-{next(_NUMBERS)}") as yard:
+        yield yard
 
 
 async def budget(yard: Yard, least: int) -> None:

@@ -17,11 +17,10 @@ from berthmaster.local.components import Options
 from fleet import labels
 from fleet.clock import SystemClock
 from fleet.draw import parse_draw
-from fleet.errors import ApiError
-from tests.support.cluster import StartCluster, add_nodes, client_of
+from tests.support.cluster import StartCluster, add_nodes
 from tests.support.eventually import eventually
 from tests.support.warming import Object, notes, taints
-from tests.support.yard import Yard, one_gpu
+from tests.support.yard import Yard, one_gpu, opened
 
 pytestmark = [pytest.mark.contract, pytest.mark.slow]
 
@@ -41,13 +40,8 @@ def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 async def yard(cluster: Cluster) -> AsyncIterator[Yard]:
-    async with client_of(cluster) as client:
-        opened = Yard(client, f"llm-{next(_NUMBERS)}")
-        yield opened
-        with contextlib.suppress(ApiError):
-            await opened.client.delete(f"/apis/apps/v1/namespaces/{opened.name}/deployments/llm")
-            await eventually(opened.pods, lambda pods: not pods, within_s=30.0)
-        await opened.clear()
+    async with opened(cluster, f"llm-{next(_NUMBERS)}") as yard:
+        yield yard
 
 
 async def test_a_burst_finds_warm_nodes_a_larger_one_is_owned_and_the_bill_falls_again(

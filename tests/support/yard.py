@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 
+from berthmaster.local.cluster import Cluster
 from fleet import labels
-from fleet.errors import NotFound
+from fleet.errors import ApiError, NotFound
 from fleet.kube import paths
+from tests.support.cluster import client_of
 from tests.support.eventually import eventually
 from tests.support.warming import Dock, Object
 
@@ -60,6 +63,18 @@ class Yard(Dock):
             within_s=within_s,
             what=f"{count} replicas are bound",
         )
+
+
+@contextlib.asynccontextmanager
+async def opened(cluster: Cluster, name: str) -> AsyncIterator[Yard]:
+    """Give a yard of this name; its replicas, its pool and its machines are gone when it closes."""
+    async with client_of(cluster) as client:
+        yard = Yard(client, name)
+        yield yard
+        with contextlib.suppress(ApiError):
+            await client.delete(f"/apis/apps/v1/namespaces/{name}/deployments/llm")
+            await eventually(yard.pods, lambda pods: not pods, within_s=30.0)
+        await yard.clear()
 
 
 def one_gpu(**spec: Any) -> dict[str, Any]:
