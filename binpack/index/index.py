@@ -18,8 +18,9 @@ from binpack.index.device_value import frozen_value_table
 from binpack.index.eligibility import Eligibility
 from binpack.index.excerpt import Excerpt, nearest
 from binpack.index.kept import Kept
+from binpack.index.lessons import Lessons
 from binpack.index.miss import Misses
-from binpack.index.mix import Lessons, Mix, default_mix, shape_of
+from binpack.index.mix import Mix, default_mix, shape_of
 from binpack.index.potential import Potential, Weights, grained
 from binpack.index.reservation import Reservations
 from binpack.index.scarcity import cpu_demand_ratio, suited

@@ -14,11 +14,7 @@ from fleet.device import WHOLE_MILLI, AskKind
 from fleet.pod import Pod
 
 COVERED_RATIO: Final = 0.95
-_SHAPES_KEPT: Final = 4096
 _TYPICAL_KEPT: Final = 128
-FIRST_LESSON: Final = 50
-_REMEMBERED: Final = 12_800  # pods; FIRST_LESSON doubled eight times
-_LEAST_KEPT: Final = 0.2  # what a shape seen once weighs after two half-lives is kept, after three it is not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,38 +113,3 @@ def default_mix() -> Mix:
             for milli_cpu, memory_mib, count, milli_gpu, models, n in json.loads(text)["shapes"]
         }
     )
-
-
-class Lessons:
-    """Counts shapes as they arrive and says when it is time for new tables: at 50, 100, 200, 400, ... pods.
-
-    The past fades: whenever 12,800 pods are remembered, every count is halved, so that from then on new tables come
-    every 6,400 pods, which are also the half-life of what was seen. A pod that left was demand all the same and fades
-    no faster. Of more than 4,096 different shapes the rare half goes.
-    """
-
-    def __init__(self) -> None:
-        self._counts: dict[Shape, float] = {}
-        self._remembered = 0.0
-        self._next = FIRST_LESSON
-
-    def learn(self, shapes: Iterable[Shape]) -> Mix | None:
-        """Count the shapes; return the new mix whenever their number has passed the next mark."""
-        counts = self._counts
-        is_time = False
-        for shape in shapes:
-            counts[shape] = counts.get(shape, 0.0) + 1.0
-            self._remembered += 1.0
-            if self._remembered >= self._next:
-                is_time = True
-                self._next = min(2 * self._next, _REMEMBERED)
-                if self._remembered >= _REMEMBERED:
-                    self._keep({shape: n / 2 for shape, n in counts.items() if n / 2 >= _LEAST_KEPT})
-                    counts = self._counts
-        if len(counts) > _SHAPES_KEPT:
-            self._keep(dict(Counter(counts).most_common(_SHAPES_KEPT // 2)))
-        return Mix.of({shape: max(1, round(n)) for shape, n in self._counts.items()}) if is_time else None
-
-    def _keep(self, counts: dict[Shape, float]) -> None:
-        self._counts = counts
-        self._remembered = sum(counts.values())

@@ -11,7 +11,7 @@ import pytest
 from binpack.index import Index, Mix, Shape, default_mix, mix_of
 from binpack.index.arrays import Arrays, NodeClass
 from binpack.index.contention import contention
-from binpack.index.mix import Lessons, shape_of
+from binpack.index.mix import shape_of
 from binpack.index.reservation import Reservations
 from binpack.index.unseen import with_unseen
 from binpack.trace import empty_state, load_nodes, load_pods
@@ -42,39 +42,6 @@ def test_a_share_of_memory_alone_counts_as_that_part_of_a_usual_card() -> None:
     assert shape_of(pod("p", ask=share(0, mib=6000)), device_mib=24_000).milli_gpu == 250
     assert shape_of(pod("p", ask=share(400, mib=6000)), device_mib=24_000).milli_gpu == 400
     assert shape_of(pod("p", ask=share(0, mib=6000))).milli_gpu == 0
-
-
-def test_lessons_come_at_50_100_200_and_so_on() -> None:
-    lessons = Lessons()
-    marks = [i for i in range(1, 900) if lessons.learn([WHOLE]) is not None]
-    assert marks == [50, 100, 200, 400, 800]
-    assert Lessons().learn([WHOLE] * 399) == Mix.of({WHOLE: 399})
-
-
-def test_lessons_stay_small_and_keep_the_frequent_shapes() -> None:
-    lessons = Lessons()
-    lessons.learn([WHOLE] * 1000)
-    mixes = [lessons.learn([Shape(milli_cpu=step * 10_000 + i) for i in range(5000)]) for step in range(9)]
-    taught = [mix for mix in mixes if mix is not None]
-    assert len(taught) > 1
-    for mix in taught:
-        assert mix.shapes[0][0] == WHOLE
-        assert len(mix.shapes) <= 4096
-
-
-def test_what_was_seen_fades_by_half_every_6400_pods() -> None:
-    lessons = Lessons()
-    other, once = Shape(milli_cpu=2000), Shape(milli_cpu=3000)
-    lessons.learn([WHOLE] * 12_799)
-    shares: list[tuple[int, float, bool]] = []
-    for i in range(1, 25_603):
-        mix = lessons.learn([once if i == 1 else other])
-        if mix is not None:
-            found = dict(mix.shapes)
-            shares.append((i, found.get(WHOLE, 0) / sum(found.values()), once in found))
-    assert [i for i, _, _ in shares] == pytest.approx([1, 6400, 12_800, 19_200, 25_600], abs=4)
-    assert [share for _, share, _ in shares] == pytest.approx([1.0, 0.5, 0.25, 0.125, 0.0625], abs=0.001)
-    assert [is_known for _, _, is_known in shares] == [True, True, False, False, False]
 
 
 def test_contention_is_levelled_as_published_for_gpuspec33() -> None:
