@@ -210,12 +210,18 @@ def _shared(
             if device in cards:
                 cards[device].book(seat.ask, partition)
     warnings += [
-        f"device {node.name}/{device.id} is in MIG mode, and no geometry of {device.model or 'its card'} is known: "
-        f"list its instances in {labels.MIG_DEVICES}"
+        _without_geometry(node, device)
         for device in node.devices
         if device.partitions is not None and mig.geometry_of(device) is None
     ]
     return tuple([card.state() for card in cards.values()])
+
+
+def _without_geometry(node: Node, device: Device) -> str:
+    where = f"device {node.name}/{device.id} is in MIG mode, and "
+    if device.partitions:
+        return f"{where}the instances that {labels.MIG_DEVICES} lists cannot be there together: none is given"
+    return f"{where}no geometry of {device.model or 'its card'} is known: list its instances in {labels.MIG_DEVICES}"
 
 
 def _in_mig_mode(device: Device, users: int, held: tuple[Partition, ...]) -> DeviceState:

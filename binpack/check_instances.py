@@ -15,7 +15,9 @@ def can_begin(device: Device, held: Iterable[Partition], wanted: Partition) -> b
     if layout is None or len(set(together)) != len(together):
         return False
     if layout:
-        return {(one.profile, one.start) for one in together} <= {(one.profile, one.start) for one in layout}
+        return _can_stand(device, layout) and {(one.profile, one.start) for one in together} <= {
+            (one.profile, one.start) for one in layout
+        }
     card = card_of(device.model, device.memory_mib)
     if card is None:
         return False
@@ -32,6 +34,18 @@ def can_begin(device: Device, held: Iterable[Partition], wanted: Partition) -> b
         taken |= slices
         media += profile.has_media
     return media <= 1 and taken <= set(range(card.slices))
+
+
+def _can_stand(device: Device, layout: Iterable[Partition]) -> bool:
+    """Return True unless two of the instances said to be made on a device would have a memory slice in common."""
+    card = card_of(device.model, device.memory_mib)
+    known = {profile.name: profile for profile in card.profiles} if card is not None else {}
+    taken: list[int] = []
+    for instance in layout:
+        profile = known.get(instance.profile)
+        is_legal = profile is not None and instance.start in profile.starts
+        taken += sorted(_slices(profile, instance.start)) if profile is not None and is_legal else [instance.start]
+    return len(set(taken)) == len(taken)
 
 
 def _slices(profile: Profile, start: int) -> set[int]:

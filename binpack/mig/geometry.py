@@ -49,11 +49,15 @@ class Geometry:
 
 
 def geometry_of(device: Device) -> Geometry | None:
-    """Return where instances may start; None where the device is not in MIG mode or nothing is known of its card."""
+    """Return where instances may start; None where the device is not in MIG mode or nothing is known of its card.
+
+    Instances listed that cannot be there together are no geometry: one of them would be given twice.
+    """
     if device.partitions is None:
         return None
     if device.partitions:
-        return made(tuple([partition.place for partition in device.partitions]))
+        places = tuple([partition.place for partition in device.partitions])
+        return None if _collide(places, device.model, device.memory_mib) else made(places)
     return of_card(device.model, device.memory_mib)
 
 
@@ -67,6 +71,20 @@ def made(partitions: tuple[Partition, ...]) -> Geometry | None:
         for bit, partition in enumerate(sorted(partitions))
     )
     return Geometry(bits=len(starts), starts=starts, is_made=True)
+
+
+@lru_cache(maxsize=1024)
+def _collide(places: tuple[Partition, ...], model: str, memory_mib: int | None) -> bool:
+    """Return True if two instances would share memory, as far as their card tells; on any card by one start."""
+    if len({partition.start for partition in places}) != len(places):
+        return True
+    card = of_card(model, memory_mib)
+    busy = 0
+    for mask in [card.mask_of(partition) or 0 for partition in places] if card is not None else ():
+        if mask & busy:
+            return True
+        busy |= mask
+    return False
 
 
 @lru_cache(maxsize=1024)
