@@ -82,7 +82,7 @@ class Ledger:
         """
         if pod.uid not in self._written or not pod.gates:
             return pod
-        return replace(pod, seat=self._written[pod.uid], has_annotations=True)
+        return replace(pod, seat=self._written[pod.uid])
 
     def wrote_seat(self, pod: Pod, seat: Berth | None) -> Pod:
         """Count a seat that the API has taken, or taken back (None), as if it showed it; return the pod as it is then.

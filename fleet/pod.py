@@ -78,7 +78,8 @@ class Pod:
         unmodelled: Constraints that can make kube-scheduler refuse a node and that the planner does not model.
         affinity_depth: How much of spec.affinity.nodeAffinity.required... exists: 0 nothing, 1 affinity, 2 node
             affinity, 3 its required part. A JSON patch needs to know.
-        has_annotations: Whether metadata.annotations exists, for the same reason.
+        has_annotations: Whether metadata.annotations exists beside `seat`, for the same reason: without its last entry
+            the API drops it.
         is_ready: Its condition Ready is True.
         keeps_still: Its annotations say that nobody may move it (fleet/labels.py, `KEEP_STILL`).
         images: Images of its containers as they are written, sorted; read of gated pods alone.

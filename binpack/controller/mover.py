@@ -234,7 +234,7 @@ def _patch(pod: Pod, *, add: dict[str, str], test: dict[str, str | None] | None 
     """Return the JSON patch that sets annotations of a pod that has some: every pod that the planner placed has."""
     operations: list[dict[str, object]] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
     operations += [{"op": "test", "path": _path(name), "value": value} for name, value in (test or {}).items()]
-    if not pod.has_annotations:
+    if not pod.has_annotations and pod.seat is None:
         operations += [
             {"op": "test", "path": "/metadata/annotations", "value": None},
             {"op": "add", "path": "/metadata/annotations", "value": {}},

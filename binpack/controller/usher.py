@@ -103,6 +103,7 @@ class Usher:
                 self._leave_out(key, unit, Reason.PLANNER_FAULT, f"{type(error).__name__}: {error}"[:200])
 
     def _gang(self, key: Key, unit: Sequence[Pod]) -> None:
+        self._world.refresh()  # what was decided a moment ago, for others or for another gang, is taken
         answer, violations = plan_gang(self._world, unit)
         for violation in violations:
             self._metrics.violations.inc()

@@ -48,6 +48,7 @@ def pod_from(obj: PodObject) -> Pod:
     problems = requests.problems + asked.problems + gang_problems
     owner = _owner(meta)
     gates = tuple([gate.name for gate in spec.scheduling_gates]) if spec.scheduling_gates else ()
+    seat = seat_of(annotations) if gates else None
     return Pod(
         uid=meta.uid,
         namespace=sys.intern(meta.namespace),
@@ -78,13 +79,13 @@ def pod_from(obj: PodObject) -> Pod:
         moving_by=annotations.get(labels.MOVING_BY, "") if annotations else "",
         moved_from=annotations.get(labels.MOVED_FROM, "") if annotations else "",
         deletion_cost=annotations.get(labels.POD_DELETION_COST, "") if annotations else "",
-        seat=seat_of(annotations) if gates else None,
+        seat=seat,
         gang=gang,
         gang_size=gang_size,
         never_preempts=spec.preemption_policy == "Never",
         unmodelled=asked.unmodelled + _unmodelled(meta, spec),
         affinity_depth=_depth(affinity, required),
-        has_annotations=annotations is not None,
+        has_annotations=annotations is not None and (seat is None or len(annotations) > 1),
         is_ready=_is_ready(obj),
         keeps_still=bool(annotations) and _keeps_still(annotations or {}),
         images=_images(spec) if gates else (),

@@ -162,7 +162,7 @@ def _gate_position(pod: Pod) -> int:
 def _annotate(pod: Pod, notes: Mapping[str, str]) -> list[Operation]:
     if not notes:
         return []
-    if not pod.has_annotations:
+    if not pod.has_annotations and pod.seat is None:
         return [
             _absent("/metadata/annotations"),
             {"op": "add", "path": "/metadata/annotations", "value": dict(notes)},

@@ -29,6 +29,8 @@ PAGE_SIZE = 500
 LIST_TIMEOUT_S = 120.0
 _ABSENT_API_RETRY_S = 60.0
 _SOON_S = 1.0
+# While nobody listens there, knocking costs nobody anything, and whoever waits for news counts from when it is back.
+_NOBODY_THERE_FAILURES = 3
 
 S = TypeVar("S", contravariant=True)
 
@@ -135,6 +137,8 @@ class Reflector(Generic[T]):
             except (ApiError, DecodeError) as error:
                 self.stats.failures += 1
                 asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
+                if isinstance(error, ApiError) and error.reason == "NotSent":
+                    self._failures = min(self._failures, _NOBODY_THERE_FAILURES)
                 wait_s = max(asked_s, self._backoff_s())
                 _log.warning("watch of %s: %s; next try in %.1f s", self._path, error, wait_s)
             await self._pause(wait_s)

@@ -116,7 +116,7 @@ class FakeWriter:
         return await self._write("steer", pod, tuple(candidates), {"candidates": tuple(candidates)})
 
     async def seat(self, pod: Pod, berth: Berth) -> tuple[Outcome, str]:
-        return await self._call("seat", pod, berth, {"seat": berth, "has_annotations": True})
+        return await self._call("seat", pod, berth, {"seat": berth})
 
     async def unseat(self, pod: Pod) -> tuple[Outcome, str]:
         return await self._call("unseat", pod, None, {"seat": None})

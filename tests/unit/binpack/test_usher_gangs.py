@@ -279,3 +279,24 @@ async def test_a_gang_outranked_by_a_single_pod_lets_it_go_first():
         bridge.catch_up()
         await bridge.pass_s(2)
         assert pinned(bridge) == ["urgent"]
+
+
+async def test_a_gang_is_never_seated_on_what_its_own_turn_gave_to_others():
+    async with running(nodes(6)) as bridge:
+        bridge.see(*(a_pod(f"single-{i}", whole=1) for i in range(2)), *(member(f"a{i}") for i in range(4)))
+        await bridge.pass_s(2)
+        bridge.catch_up()
+        await bridge.pass_s(2)
+        assert bridge.writer.said("unseat") == []
+        given = [pod.pinned_node for pod in bridge.writer.pods.values()]
+        assert len(set(given)) == len(given) == 6
+
+
+async def test_two_gangs_of_one_turn_are_seated_beside_each_other():
+    async with running(nodes(8)) as bridge:
+        bridge.see(*(member(f"{gang}{i}", gang=gang) for gang in "ab" for i in range(4)))
+        await bridge.pass_s(2)
+        bridge.catch_up()
+        await bridge.pass_s(2)
+        assert bridge.writer.said("unseat") == []
+        assert len(pinned(bridge)) == 8

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binpack.ledger import Ledger
 from fleet import labels
 from fleet.constraints import Toleration
 from fleet.errors import DecodeError
 from fleet.kube.decode import pod_from
 from fleet.kube.objects import PodObject
-from fleet.kube.patches import candidates_patch, condition_patch, pin_patch, ungate_patch
+from fleet.kube.patches import candidates_patch, condition_patch, pin_patch, seat_patch, ungate_patch, unseat_patch
 from fleet.pod import Berth, Pod
 from tests.support.json_patch import PatchFailed, apply
 
@@ -186,3 +188,31 @@ def test_a_condition_says_what_it_is_given():
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
     ]
+
+
+@pytest.mark.parametrize("annotations", [None, {"x/y": "1"}])
+def test_a_seat_can_be_written_again_after_it_was_taken_back(annotations):
+    gated = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "u-1"},
+        "spec": {"schedulingGates": [{"name": labels.PLAN_GATE}], "containers": [{"name": "c"}]},
+    }
+    if annotations:
+        gated["metadata"]["annotations"] = annotations
+    ledger, obj, other = Ledger(), gated, replace(BERTH, node="node-8")
+    pod = read(obj)
+    ledger.set_pod(pod)
+    for seat in (BERTH, other):
+        obj = apply(obj, seat_patch(pod, seat))
+        pod = ledger.wrote_seat(pod, seat)
+        assert read(obj).seat == pod.seat == seat
+        obj = _stored(apply(obj, unseat_patch(pod)))
+        ledger.set_pod(read(obj))
+        pod = ledger.wrote_seat(pod, None)
+    assert obj == gated
+
+
+def _stored(obj):
+    """Return an object as the API server keeps it: without annotations where there are none left."""
+    if not obj["metadata"].get("annotations", True):
+        del obj["metadata"]["annotations"]
+    return obj

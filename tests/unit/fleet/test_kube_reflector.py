@@ -246,6 +246,19 @@ async def test_failures_are_tried_again_ever_more_slowly():
         assert it.reflector.stats.failures == 10
 
 
+async def test_a_server_that_is_away_is_noticed_soon_after_it_is_back():
+    async with world() as it:
+        await watching(it)
+        await it.api.__aexit__()
+        pauses = []
+        for _ in range(10):
+            await it.clock.until_sleeping()
+            pauses.append(it.clock.pauses_s[0])
+            await it.clock.advance(pauses[-1])
+        assert max(pauses) <= 2.0
+        assert min(pauses[4:]) >= 0.5
+
+
 async def test_a_watch_that_ends_at_once_does_not_spin():
     async with world() as it:
         await watching(it)
