@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from binpack.books import is_agent
-from binpack.controller.berthed import Berthed
 from binpack.fit import refusal
 from binpack.ledger import Ledger
 from binpack.moving import afresh
 from binpack.moving_seats import seat_key
 from binpack.relocation.record import Way, parse_way
 from binpack.relocation.steps import CREATED_WITHIN_S, Do, Facts, Stage, Step, Surge
+from binpack.tenants import Tenants
 from fleet.errors import DecodeError
 from fleet.pod import Berth, Pod
 
@@ -48,16 +48,16 @@ class Open:
 class Moves:
     """Open moves of one leadership."""
 
-    def __init__(self, ledger: Ledger, berthed: Berthed, allows: Callable[[Pod, str], bool]) -> None:
+    def __init__(self, ledger: Ledger, tenants: Tenants, allows: Callable[[Pod, str], bool]) -> None:
         """Begin with nothing remembered.
 
         Args:
             ledger: The planner's.
-            berthed: Who has a berth.
+            tenants: Who has a berth.
             allows: Whether rules between pods let one go to a node, by name.
         """
         self._ledger = ledger
-        self._berthed = berthed
+        self._tenants = tenants
         self._allows = allows
         self._went: dict[str, tuple[Pod, float]] = {}
         self._since: dict[str, tuple[tuple[str, str], float]] = {}
@@ -70,8 +70,8 @@ class Moves:
     def open(self, now_s: float) -> Iterator[Open]:
         """Return the open moves, by uid; those that ended a moment ago are left out until the watch shows it."""
         self._forget(now_s)
-        marked = {uid: pod for uid, (pod, _) in self._went.items()} | self._berthed.moving
-        successors = {pod.moved_from: pod for pod in self._berthed.moved.values()}
+        marked = {uid: pod for uid, (pod, _) in self._went.items()} | self._tenants.moving
+        successors = {pod.moved_from: pod for pod in self._tenants.moved.values()}
         for uid in sorted({*marked, *successors}):
             old, successor = marked.get(uid), successors.get(uid)
             if uid not in self._ended:
@@ -80,8 +80,8 @@ class Moves:
     def facts(self, move: Open, way: Way, surge: Surge, now_s: float, *, is_wanted: bool, is_stale: bool) -> Facts:
         """Return what is seen of a move."""
         owner = move.witness.owner
-        members = self._berthed.of_owner(owner.uid) if owner is not None else ()
-        there = self._berthed.get(move.uid)
+        members = self._tenants.of_owner(owner.uid) if owner is not None else ()
+        there = self._tenants.get(move.uid)
         known = self._since.get(move.uid)
         return Facts(
             way=way,
@@ -150,15 +150,15 @@ class Moves:
 
     def _forget(self, now_s: float) -> None:
         for uid, at_s in list(self._ended.items()):
-            is_shown = uid not in self._berthed.moving and all(
-                pod.moved_from != uid for pod in self._berthed.moved.values()
+            is_shown = uid not in self._tenants.moving and all(
+                pod.moved_from != uid for pod in self._tenants.moved.values()
             )
             if is_shown or now_s - at_s > _ENDED_FOR_S:
                 del self._ended[uid]
         for uid, at_s in list(self._begun.items()):
-            if uid not in self._berthed.moving and now_s - at_s > _ENDED_FOR_S:
+            if uid not in self._tenants.moving and now_s - at_s > _ENDED_FOR_S:
                 self.not_begun(uid)
-        successors = {pod.moved_from for pod in self._berthed.moved.values()}
+        successors = {pod.moved_from for pod in self._tenants.moved.values()}
         for uid, (_, at_s) in list(self._went.items()):
             if uid in successors or now_s - at_s > CREATED_WITHIN_S + _ENDED_FOR_S:
                 del self._went[uid]
@@ -170,7 +170,7 @@ class Moves:
         """Return a gated pod as the successor that it is to be, and its seat; None = no seat waits for one like it."""
         if pod.owner is None:
             return None
-        for old in (*self._berthed.moving.values(), *(gone for gone, _ in self._went.values())):
+        for old in (*self._tenants.moving.values(), *(gone for gone, _ in self._went.values())):
             if old.owner != pod.owner or old.moving_to is None or not self._expects(old.uid):
                 continue
             if _wish(afresh(old)) != _wish(pod) or _way(old, None) is None:

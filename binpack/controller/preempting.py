@@ -15,7 +15,7 @@ from binpack.gangs.roll import Key
 from binpack.preemption.choice import BudgetsOf
 from binpack.preemption.propose import Proposal, propose
 from binpack.preemption.seats import SeatStanding, settle
-from binpack.preemption.tenants import Tenants
+from binpack.tenants import Tenants
 from fleet.node import Node
 from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
 from fleet.pod import Pod
@@ -27,7 +27,7 @@ class WorldView:
     """The cluster as a proposal needs it: without those who leave, without nodes that keep seats or claims."""
 
     def __init__(self, world: World, now_s: float) -> None:
-        self.tenants: Tenants = world.together.tenants
+        self.tenants: Tenants = world.tenants
         self._world = world
         self._going = world.together.going(now_s)
         self._taken = world.together.seats_by_node()
@@ -120,7 +120,7 @@ def preemptors(world: World, now_s: float) -> Iterator[tuple[Pod, ...]]:
 
 def has_lesser_tenants(world: World, priority: int) -> bool:
     """Return True if anybody less important holds anything: only then can preemption help."""
-    return world.together.tenants.least_priority < priority
+    return world.tenants.least_priority < priority
 
 
 def seat_by_preemption(
@@ -140,8 +140,6 @@ def seat_standings(world: World, budgets_of: BudgetsOf, now_s: float, *, may_bre
             continue
         mine = {pod.uid for pod in pods}
         held = {uid: holding for uid, holding in world.ledger.holdings_on(name).items() if uid not in mine}
-        for standing in settle(
-            state.node, held, world.together.tenants, pods, budgets_of, leaving=going, may_break=may_break
-        ):
+        for standing in settle(state.node, held, world.tenants, pods, budgets_of, leaving=going, may_break=may_break):
             found[standing.pod.uid] = standing
     return found

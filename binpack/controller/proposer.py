@@ -143,14 +143,14 @@ class Proposer:
         self._barred_s = {name: until_s for name, until_s in self._barred_s.items() if until_s > now_s}
         world.refresh()
         states = world.nodes.serving()
-        found = movables(world.berthed, states, self._budgets.of, self._barred_s)
+        found = movables(world.tenants, states, self._budgets.of, self._barred_s)
         budget = MoveBudget(
             pods_per_hour=settings.pods_per_hour,
             per_service=settings.per_service,
             per_node=settings.per_node,
             allowed=allowed_at_a_time(found, self._budgets.of),
         )
-        pods = {movable.pod.uid: pod for movable in found if (pod := world.berthed.get(movable.pod.uid)) is not None}
+        pods = {movable.pod.uid: pod for movable in found if (pod := world.tenants.get(movable.pod.uid)) is not None}
         past = tuple(self._past.values())
         return propose(world.index, states, found, goal, budget, now_s, past=past), pods
 
@@ -191,7 +191,7 @@ class Proposer:
         """Begin the moves whose target has room now: later ones take what earlier ones leave."""
         later: list[tuple[Order, float]] = []
         for order, since_s in self._orders:
-            pod = self._world.berthed.get(order.pod.uid)
+            pod = self._world.tenants.get(order.pod.uid)
             is_there = pod is not None and pod.node_name == order.pod.node_name and not pod.is_terminating
             if pod is None or not is_there or now_s - since_s > _ORDER_WAITS_S:
                 self._orders = []  # what it was planned with is gone, and so is what the others would lead to

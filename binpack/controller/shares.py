@@ -15,7 +15,7 @@ def standing_of(world: World) -> Standing:
     held: dict[str, Counter[str]] = {}
     nodes = [state.node for state in world.states(world.ledger.known()).values()]
     for node in nodes:
-        for pod in world.together.tenants.on(node.name).values():
+        for pod in world.tenants.on(node.name).values():
             held.setdefault(pod.namespace, Counter()).update(holding_of(pod, node))
     return Standing(capacity=capacity_of(nodes), held=held, weights=world.weights)
 

@@ -33,7 +33,7 @@ def _tenancy(world: World, budgets: Budgets, name: str, *, in_index: bool) -> Te
     pods: list[Pod] = []
     strangers: list[str] = []
     for uid in world.ledger.users_on(name):
-        pod = world.berthed.get(uid)
+        pod = world.tenants.get(uid)
         if pod is None:
             strangers.append(uid)
         else:

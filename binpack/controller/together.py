@@ -8,7 +8,6 @@ from enum import Enum
 
 from binpack.gangs.roll import Call, Group, Key, Roll, Standing, key_of
 from binpack.preemption.seats import Seating, SeatStanding
-from binpack.preemption.tenants import Tenants
 from fleet import labels
 from fleet.pod import Pod
 
@@ -49,7 +48,6 @@ class Together:
 
     Attributes:
         roll: Gangs by their members.
-        tenants: Who holds something, by node.
         called: Gangs that changed since they were looked at.
         due: Gangs that can be placed now, as far as is known.
         short: Gangs of which members are missing: what was said of them may be old.
@@ -58,7 +56,6 @@ class Together:
 
     def __init__(self) -> None:
         self.roll = Roll()
-        self.tenants = Tenants()
         self.called: set[Key] = set()
         self.due: set[Key] = set()
         self.without_room: set[Key] = set()
@@ -73,7 +70,6 @@ class Together:
 
     def seen(self, pod: Pod) -> None:
         """Take a new or changed pod, with the seat that it has by what was written last."""
-        self.tenants.seen(pod)
         key = self.roll.seen(pod)
         if key is not None:
             self.called.add(key)
@@ -86,7 +82,6 @@ class Together:
 
     def gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
-        self.tenants.gone(uid)
         key = self.roll.gone(uid)
         if key is not None:
             self.called.add(key)

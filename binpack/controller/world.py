@@ -7,7 +7,6 @@ from enum import Enum
 
 from binpack.check_register import Register
 from binpack.company import COMPANY_REASONS, Company
-from binpack.controller.berthed import Berthed
 from binpack.controller.claimants import Claimants
 from binpack.controller.lookups import Lookups
 from binpack.controller.moves import Moves
@@ -24,6 +23,7 @@ from binpack.index import Index
 from binpack.index.kept import asks_several
 from binpack.ledger import Ledger
 from binpack.state import NodeState
+from binpack.tenants import Tenants
 from fleet import labels
 from fleet.dra import Reserver, ResourceClaim
 from fleet.plan import Reason, Unplaced
@@ -60,7 +60,7 @@ class World:
         self.index = index
         self.waiting = waiting
         self.yard = Yard() if yard is None else yard
-        self.berthed = Berthed()
+        self.tenants = Tenants()
         self.desk = Desk(cpu_s=cpu_s)
         self.company = Company()
         self.register = Register()
@@ -69,7 +69,7 @@ class World:
         self.lookups = Lookups()
         self.claimants = Claimants(self.desk)
         self.together = Together()
-        self.moves = Moves(ledger, self.berthed, self.is_welcome)
+        self.moves = Moves(ledger, self.tenants, self.is_welcome)
         self.unbound = Unbound(ledger, index)
         self.weights: dict[str, float] = {}
         self.pods: dict[str, Pod] = {}
@@ -87,7 +87,7 @@ class World:
         """Sort a new or changed pod into its place."""
         uid, pod = pod.uid, self.lookups.resolved(self.ledger.as_written(pod))
         self.together.seen(pod)
-        self.berthed.seen(pod)
+        self.tenants.seen(pod)
         if handling(pod) is Handling.NONE:
             if self._past is not None and pod.node_name and pod.scheduler_name == labels.SCHEDULER_NAME:
                 self._past[uid] = pod
@@ -105,7 +105,7 @@ class World:
 
     def pod_gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
-        self.berthed.gone(uid)
+        self.tenants.gone(uid)
         self.moves.pod_gone(uid)
         self.together.gone(uid)
         self.desk.forget(uid)

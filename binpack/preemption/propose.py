@@ -14,8 +14,8 @@ from binpack.books import Holding, account, holding_at
 from binpack.demand import hardest_first
 from binpack.fit import devices_for, mismatch, serves
 from binpack.preemption.choice import BudgetsOf, Price, fewest, price, spared
-from binpack.preemption.tenants import Tenants
 from binpack.state import NodeState
+from binpack.tenants import Tenants
 from fleet.device import WHOLE_MILLI
 from fleet.node import Node
 from fleet.pod import Berth, Pod

@@ -9,7 +9,7 @@ from enum import Enum
 from binpack.books import Holding, account, holding_at
 from binpack.fit import refusal
 from binpack.preemption.choice import BudgetsOf, fewest
-from binpack.preemption.tenants import Tenants
+from binpack.tenants import Tenants
 from fleet.node import Node
 from fleet.pod import Berth, Pod
 

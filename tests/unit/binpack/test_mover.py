@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from binpack.controller.berthed import Berthed
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.mover import Mover, Order
 from binpack.controller.moves import Moves
@@ -18,6 +17,7 @@ from binpack.controller.writer import PodWriter
 from binpack.ledger import Ledger
 from binpack.relocation.record import Way, WayKind, format_way
 from binpack.relocation.ways import Scaler, Writer
+from binpack.tenants import Tenants
 from fleet import labels
 from fleet.errors import Invalid
 from fleet.kube.client import Client
@@ -195,8 +195,8 @@ class Stage:
 
     def __init__(self, api, client, clock, *, may_move=True):
         self.api, self.clock, self.registry = api, clock, CollectorRegistry()
-        self.ledger, self.berthed = Ledger(), Berthed()
-        self.moves = Moves(self.ledger, self.berthed, lambda pod, name: True)
+        self.ledger, self.tenants = Ledger(), Tenants()
+        self.moves = Moves(self.ledger, self.tenants, lambda pod, name: True)
         for name in ("n1", "n2"):
             self.ledger.set_node(a_node(name, gpus=1))
         self.workloads = Workloads(client)
@@ -228,13 +228,13 @@ class Stage:
         for obj in self.api.objects(PODS).values():
             pod = pod_from(pod_object(obj))
             self.ledger.set_pod(pod)
-            self.berthed.seen(pod)
-        for uid in {pod.uid for pod in self.berthed} - there:
+            self.tenants.seen(pod)
+        for uid in {pod.uid for pod in self.tenants} - there:
             self.lose(uid)
 
     def lose(self, uid):
         self.ledger.remove_pod(uid)
-        self.berthed.gone(uid)
+        self.tenants.gone(uid)
         self.moves.pod_gone(uid)
 
     def pod(self, name):

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from binpack.controller.berthed import Berthed
 from binpack.controller.moves import Moves
 from binpack.ledger import Ledger
 from binpack.relocation.candidates import allowed_at_a_time, movables, seats_to_free
 from binpack.relocation.record import Way, WayKind
 from binpack.relocation.steps import Do, Stage, Step, Surge
+from binpack.tenants import Tenants
 from fleet.budget import DisruptionBudget
 from fleet.company import Selector
 from fleet.pod import Berth, Owner
@@ -36,8 +36,8 @@ class Harbour:
     """Ledger, pods with berths, and open moves."""
 
     def __init__(self, *pods, allows=True):
-        self.ledger, self.berthed = Ledger(), Berthed()
-        self.moves = Moves(self.ledger, self.berthed, lambda pod, name: allows)
+        self.ledger, self.tenants = Ledger(), Tenants()
+        self.moves = Moves(self.ledger, self.tenants, lambda pod, name: allows)
         for name in ("n1", "n2"):
             self.ledger.set_node(a_node(name, gpus=1))
         self.see(*pods)
@@ -45,11 +45,11 @@ class Harbour:
     def see(self, *pods):
         for pod in pods:
             self.ledger.set_pod(pod)
-            self.berthed.seen(pod)
+            self.tenants.seen(pod)
 
     def lose(self, uid):
         self.ledger.remove_pod(uid)
-        self.berthed.gone(uid)
+        self.tenants.gone(uid)
         self.moves.pod_gone(uid)
 
     def open(self, now_s=0.0):

@@ -15,7 +15,7 @@ from binpack.ledger import Ledger
 from binpack.preemption.choice import price
 from binpack.preemption.propose import propose
 from binpack.preemption.seats import Seating, settle
-from binpack.preemption.tenants import Tenants
+from binpack.tenants import Tenants
 from fleet.budget import DisruptionBudget
 from fleet.company import Selector
 from fleet.constraints import Requirement
