@@ -33,6 +33,7 @@ import click
 from aiohttp import web
 from yarl import URL
 
+from bench.measured import commit
 from fleet.clock import SystemClock
 from warmpool.fetch.download import Wanted, fetch
 from warmpool.fetch.http_source import HttpSource
@@ -70,7 +71,7 @@ def main() -> int:
         kills = _kills(folder, 400 if not given.quick else 30, given.seed)
     found = {
         "command": "python -m bench.fetch",
-        "commit": _commit(),
+        "commit": commit(),
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
         "speed": speed,
         "kills": kills,
@@ -259,11 +260,6 @@ def _made(path: Path, size: int, seed: int) -> bytes:
     content = random.Random(seed).randbytes(size)
     path.write_bytes(content)
     return content
-
-
-def _commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip()
 
 
 if __name__ == "__main__":

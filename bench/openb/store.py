@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench.measured import commit, machine
 from bench.openb.cells import ROOT, Cell, sources
 
 RESULTS = ROOT / "bench" / "results"
@@ -63,8 +60,8 @@ class Store:
         """Write everything, with what it was made by."""
         report = {
             "command": command,
-            "commit": _commit(),
-            "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},
+            "commit": commit(),
+            "machine": machine(),
             "verdicts": list(verdicts),
         }
         lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(cell)}" for key, cell in sorted(self.cells.items()))
@@ -76,11 +73,3 @@ class Store:
 
 def _figures(result: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if name not in _TIMES}
-
-
-def _commit() -> str:
-    try:
-        asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

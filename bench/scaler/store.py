@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench.measured import commit, machine
 from bench.scaler.cells import ROOT, Cell, sources
 
 RESULTS = ROOT / "bench" / "results" / "scaler.json"
@@ -49,8 +46,8 @@ class Store:
         text = json.dumps(
             {
                 "command": command,
-                "commit": _commit(),
-                "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},
+                "commit": commit(),
+                "machine": machine(),
                 "knative": knative,
                 "verdicts": verdicts,
                 "cells": dict(sorted(self.cells.items())),
@@ -60,11 +57,3 @@ class Store:
         partial = self.path.with_suffix(".partial")
         partial.write_text(text + "\n", encoding="utf-8")
         partial.replace(self.path)
-
-
-def _commit() -> str:
-    try:
-        asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"

@@ -13,11 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
-import platform
-import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -25,6 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bench.measured import commit, machine
 from bench.warmpool import load, peak
 from bench.warmpool.cells import GOALS, LEADS_S, SEEDS, measure, plan
 from bench.warmpool.chart import draw
@@ -47,9 +44,9 @@ def main() -> None:
     is_same = kept.get("sources") == sources
     report: dict[str, Any] = {
         "command": " ".join(["python -m bench.warmpool", *sys.argv[1:]]),
-        "commit": _commit(),
+        "commit": commit(),
         "sources": sources,
-        "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},
+        "machine": machine(),
         "seconds": kept.get("seconds", 0.0) if is_same else 0.0,
         "load": kept.get("load", {}) if is_same else {},
         "peaks": kept.get("peaks", []) if is_same else [],
@@ -117,14 +114,6 @@ def _sources() -> str:
         if path.name not in ("__main__.py", "chart.py", "load.py", "peak.py", "table.py", "targets.py"):
             told.update(path.name.encode() + path.read_bytes())
     return told.hexdigest()[:16]
-
-
-def _commit() -> str:
-    try:
-        asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
 
 
 def _arguments() -> argparse.Namespace:

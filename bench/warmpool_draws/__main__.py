@@ -24,10 +24,11 @@ from typing import Any
 
 import click
 
+from bench.measured import commit, machine
 from bench.warmpool_draws.ground import Basin, lay, status
 from bench.warmpool_draws.kills import Kills
 from bench.warmpool_draws.load import Demand
-from bench.warmpool_draws.report import RESULTS, commit, draws_told, is_sound, kinds_of, machine, starts_of
+from bench.warmpool_draws.report import RESULTS, draws_told, is_sound, kinds_of, starts_of
 from bench.warmpool_draws.story import all_bound, bill_after_peak, draw_through, end, warm
 from berthmaster.local.binaries import ensure
 from berthmaster.local.children import interruptible

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import platform
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -65,23 +62,6 @@ def is_sound(found: Mapping[str, Any]) -> bool:
     is_back = bill is not None and bill["back_cloud_min"] is not None and bill["back_cloud_min"] <= _LONGEST_BACK_MIN
     is_clean = not (found["faults"] or found["leaked"] or found["orphan_taints"] or found["events_missed"])
     return is_clean and is_back and found["drew_s"] is not None
-
-
-def commit() -> str:
-    """Return what was measured."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parent,
-    )
-    return done.stdout.strip()
-
-
-def machine() -> dict[str, Any]:
-    """Return what it was measured on."""
-    return {"python": platform.python_version(), "cores": os.cpu_count()}
 
 
 def _bound_s(life: Life) -> float:

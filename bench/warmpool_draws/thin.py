@@ -20,8 +20,9 @@ from typing import Any
 import click
 import msgspec
 
+from bench.measured import commit, machine
 from bench.warmpool_draws.ground import Basin, lay, status, until
-from bench.warmpool_draws.report import RESULTS, commit, machine
+from bench.warmpool_draws.report import RESULTS
 from bench.warmpool_draws.story import all_bound, fall, warm
 from berthmaster.local.binaries import ensure
 from berthmaster.local.children import interruptible
