@@ -12,6 +12,7 @@ from binpack.controller.lookups import Lookups
 from binpack.controller.moves import Moves
 from binpack.controller.news import News
 from binpack.controller.nodes import Nodes
+from binpack.controller.several import Several
 from binpack.controller.together import Together
 from binpack.controller.triage import Handling, handling, is_gang
 from binpack.controller.unbound import Unbound
@@ -20,7 +21,6 @@ from binpack.controller.wording import sentence
 from binpack.controller.yard import Yard
 from binpack.dra.desk import Desk
 from binpack.index import Index
-from binpack.index.kept import asks_several
 from binpack.ledger import Ledger
 from binpack.state import NodeState
 from binpack.tenants import Tenants
@@ -61,6 +61,7 @@ class World:
         self.waiting = waiting
         self.yard = Yard() if yard is None else yard
         self.tenants = Tenants()
+        self.several = Several()
         self.desk = Desk(cpu_s=cpu_s)
         self.company = Company()
         self.register = Register()
@@ -88,6 +89,7 @@ class World:
         uid, pod = pod.uid, self.lookups.resolved(self.ledger.as_written(pod))
         self.together.seen(pod)
         self.tenants.seen(pod)
+        self.several.seen(pod)
         if handling(pod) is Handling.NONE:
             if self._past is not None and pod.node_name and pod.scheduler_name == labels.SCHEDULER_NAME:
                 self._past[uid] = pod
@@ -106,6 +108,7 @@ class World:
     def pod_gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
         self.tenants.gone(uid)
+        self.several.gone(uid)
         self.moves.pod_gone(uid)
         self.together.gone(uid)
         self.desk.forget(uid)
@@ -251,11 +254,8 @@ class World:
         return tuple(pods)
 
     def _keep_nodes(self) -> None:
-        """Let nodes drain for the pods that wait for several whole devices."""
-        kinds: dict[tuple[object, ...], tuple[Pod, int]] = {}
-        for pod in filter(asks_several, self.waiting_for_room()):
-            kinds[wish(pod)] = (pod, 1 + kinds.get(wish(pod), (pod, 0))[1])
-        self.index.keep_for(kinds.values())
+        """Let nodes drain for the pods that need several whole devices, waiting or usual."""
+        self.index.keep_for(self.several.expected(self.waiting_for_room(), self._now_s()))
 
     def decided(self, planned: Pod) -> Pod | None:
         """Return a pod of the decided batch as it is now, if what was decided still holds for it.

@@ -12,6 +12,7 @@ from binpack.company import Company, CompanyBySlot
 from binpack.dra.by_slot import ClaimsBySlot
 from binpack.dra.desk import Desk
 from binpack.index import alternatives, room
+from binpack.index.ahead import Expected
 from binpack.index.arrays import Arrays, Bools, Floats, Ints
 from binpack.index.contention import contention
 from binpack.index.device_value import frozen_value_table
@@ -72,13 +73,13 @@ class Index:
             self.set_node(state)
         self._rebuild()
 
-    def keep_for(self, waiting: Iterable[tuple[Pod, int]]) -> None:
-        """Leave nodes to drain for these pods that wait for several whole devices; the last call counts.
+    def keep_for(self, expected: Iterable[Expected]) -> None:
+        """Leave nodes to drain for these pods that need several whole devices; the last call counts.
 
         Args:
-            waiting: One pod of each kind, and how many of it wait; others may be among them.
+            expected: How many of each kind wait, and how many fewer run than usual; kinds that ask less may be there.
         """
-        self._kept = Kept(self._arrays, self._eligibility, waiting)
+        self._kept = Kept(self._arrays, self._eligibility, expected)
 
     @property
     def company(self) -> Company:

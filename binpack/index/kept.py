@@ -1,15 +1,16 @@
-"""Nodes left to drain for the pods that wait for several whole devices of one node.
+"""Nodes left to drain for the pods that need several whole devices of one node, before they wait and while they do.
 
 Wherever pods come and go, small ones fill every hole at once, and a pod that needs several whole devices would wait
-until a node empties by chance. So while such pods wait, one node is *kept* for each: of those that could ever hold it,
-the ones on which most of the opening is free already. Everybody else goes there only where no other node has room, and
-then first to the kept nodes that are furthest from being of use. All nodes that could hold a waiting pod are besides
-filled in one fixed order, so that the same ones stay full and the same ones drain.
+until a node empties by chance. So nodes are *kept* for such pods: one for each that waits, and as many as are usually
+there and not running now (`binpack.index.ahead`): of the nodes that could ever hold them, those on which most of the
+opening is free already, so that one that is kept stays so until it is of use. Everybody else goes there only where no
+other node has room, and then first to the kept nodes that are furthest from being of use. All nodes that could hold the
+pods are besides filled in one fixed order, so that the same ones stay full and the same ones drain.
 
-A kept node is never refused to anybody: nothing that fits waits for this. What is kept follows from the state alone.
-The idea is that of a drain in batch systems (backfilling around a reservation: Lifka 1995; Mu'alem & Feitelson 2001),
-and of first fit for items that leave (Coffman, Garey & Johnson 1983); differs: nothing is known of how long pods stay,
-so nothing is held idle by force.
+A kept node is never refused to anybody: nothing that fits waits for this. What is kept follows from the books and from
+what is usual. The idea is that of a drain in batch systems (backfilling around a reservation: Lifka 1995; Mu'alem &
+Feitelson 2001), and of first fit for items that leave (Coffman, Garey & Johnson 1983); differs: nothing is known of how
+long pods stay, so nothing is held idle by force.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from binpack.index.ahead import Expected
 from binpack.index.arrays import Arrays, Bools, Floats, Ints
 from binpack.index.eligibility import Eligibility
 from fleet.device import WHOLE_MILLI
@@ -32,39 +34,42 @@ _ORDER_MILLI: Final = 2_000.0  # from the first to the last node of the fixed or
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """How many pods wait for so many devices on one of these slots, (n,); the slots' places in the order, 0 to 1."""
+    """How many openings of so many devices to keep on these slots, (n,); the slots' places in the order, 0 to 1."""
 
     devices: int
     slots: Ints
-    pods: int
+    openings: int
     places: Floats
 
 
 class Kept:
-    """Which nodes are kept, for one set of waiting pods over one inventory of nodes."""
+    """Which nodes are kept, for one set of expected pods over one inventory of nodes."""
 
-    def __init__(self, arrays: Arrays, eligibility: Eligibility, waiting: Iterable[tuple[Pod, int]]) -> None:
+    def __init__(self, arrays: Arrays, eligibility: Eligibility, expected: Iterable[Expected]) -> None:
         """Prepare.
 
         Args:
             arrays: What is free is read from here at every question.
             eligibility: Which nodes names, labels and taints allow.
-            waiting: One pod of each kind and how many of it wait; kinds that ask no more than one whole device are
-                passed over.
+            expected: Kinds that ask no more than one whole device are passed over. Kinds that the same nodes could
+                hold are added up: where one runs more often than usual, less of the other is expected.
         """
         self._arrays = arrays
-        found: dict[tuple[int, bytes], tuple[Ints, int]] = {}
-        for pod, pods in waiting:
+        found: dict[tuple[int, bytes], tuple[Ints, int, float]] = {}
+        for one in expected:
+            pod = one.pod
             if pod.ask is None or not asks_several(pod):
                 continue
             slots = np.flatnonzero(_could_hold(arrays, pod) & eligibility.mask(pod.constraints)[: arrays.count])
             if len(slots):
                 key = (pod.ask.count, slots.tobytes())
-                found[key] = (slots, pods + (found[key][1] if key in found else 0))
+                _, waiting, missing = found.get(key, (slots, 0, 0.0))
+                found[key] = (slots, waiting + one.waiting, missing + one.missing)
         ordered = sorted(found.items(), key=lambda item: (-item[0][0], len(item[1][0]), item[0][1]))
         self._wanted = [
-            _Wanted(devices, slots, pods, np.argsort(np.argsort(arrays.order[slots])) / len(slots))
-            for (devices, _), (slots, pods) in ordered
+            _Wanted(devices, slots, openings, np.argsort(np.argsort(arrays.order[slots])) / len(slots))
+            for (devices, _), (slots, waiting, missing) in ordered
+            if (openings := max(waiting, round(missing))) > 0
         ]
 
     def __bool__(self) -> bool:
@@ -84,7 +89,7 @@ class Kept:
             slots, places = wanted.slots[is_open], wanted.places[is_open]
             free = np.sort(self._arrays.residual[slots], axis=1)
             opening_milli = free[:, -wanted.devices :].sum(axis=1)
-            nearest = np.lexsort((-places, free.sum(axis=1), -opening_milli))[: wanted.pods]
+            nearest = np.lexsort((-places, free.sum(axis=1), -opening_milli))[: wanted.openings]
             taken[slots[nearest]] = True
             cost[slots] += _ORDER_MILLI * places
             cost[slots[nearest]] += _STEP_MILLI * (1 + opening_milli[nearest] // WHOLE_MILLI)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from time import perf_counter
 from typing import Protocol
 
 from binpack.arrivals import class_of, milli_gpu_of
 from binpack.index import Index, mix_of
+from binpack.index.ahead import Ahead, Present, kind_of
 from binpack.index.kept import asks_several
 from binpack.lifetimes.drawing import Arrival, cut, drawn, mix_by_load, rate_per_s
 from binpack.lifetimes.meter import Meter
@@ -88,6 +89,9 @@ class _Run:
         self._queue = Queue(nodes, list(dict.fromkeys(shape_of(one.pod) for one in lived)))
         self._tally = Tally(nodes)
         self._meter = Meter(WHOLE_MILLI * self._gpus, self._from_s)
+        self._ahead = Ahead()
+        self._several: dict[Hashable, Pod] = {}
+        self._running = Counter[Hashable]()
         self._leaving: list[tuple[float, int, Pod, Berth]] = []
         self._arrived = self._refused = 0
         self._offered_milli_s = 0.0
@@ -138,7 +142,7 @@ class _Run:
                 self._faults.append(f"{pod.name} waits though {node} has room")
             self._queue.add(waiting)
             self._meter.wait(pod, 1)
-            self._note_waiting(pod)
+            self._note(pod, arrival.at_s)
 
     def _start(self, waiting: Waiting, now_s: float) -> bool:
         at = perf_counter()
@@ -151,6 +155,7 @@ class _Run:
             books.take(pod, berth)
         self._tally.book(pod, berth)
         self._meter.allocate(pod, 1)
+        self._note(pod, now_s, 1)
         heapq.heappush(self._leaving, (now_s + waiting.life_s, waiting.number, pod, berth))
         return True
 
@@ -163,19 +168,29 @@ class _Run:
                 books.give_back(pod, berth)
             self._tally.unbook(pod, berth)
             self._meter.allocate(pod, -1)
+            self._note(pod, at_s, -1)
             self._let_in(berth.node, at_s)
 
     def _let_in(self, node: str, now_s: float) -> None:
         while (waiting := self._queue.pop_fitting(node)) is not None:
             self._meter.wait(waiting.pod, -1)
-            self._note_waiting(waiting.pod)
+            self._note(waiting.pod, now_s)
             if not self._start(waiting, now_s):
                 raise AssertionError(f"{waiting.pod.name} fits {node} by one count and not by the other")
 
-    def _note_waiting(self, changed: Pod) -> None:
-        """Tell our index who waits, as the planner does, where it makes a difference."""
-        if self._index is not None and asks_several(changed):
-            self._index.keep_for(self._queue.kinds())
+    def _note(self, changed: Pod, now_s: float, running: int = 0) -> None:
+        """Tell our index who runs and who waits, as the planner does, where it makes a difference."""
+        if self._index is None or not asks_several(changed):
+            return
+        kind = kind_of(changed)
+        self._several[kind] = changed
+        self._running[kind] += running
+        queued = {kind_of(pod): n for pod, n in self._queue.kinds()}
+        present = {
+            kind: Present(pod=pod, running=self._running[kind], waiting=queued.get(kind, 0))
+            for kind, pod in self._several.items()
+        }
+        self._index.keep_for(self._ahead.expected(present, now_s))
 
 
 def _policy(nodes: Sequence[Node], lived: Sequence[Lived], setting: LifeSetting) -> LeavingPolicy:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binpack.index import Index
+from binpack.index.ahead import Ahead, Expected, Present
 from fleet.plan import Placement
 from fleet.pod import Berth, Pod
 from tests.support.berths import chosen, pod, seat, share
+
+
+def waits(*pods: tuple[Pod, int]) -> list[Expected]:
+    return [Expected(pod=one, waiting=n) for one, n in pods]
 
 
 def where(index: Index, wanted: Pod) -> str | None:
@@ -20,18 +26,18 @@ def test_the_emptiest_node_drains_for_the_pod_that_waits_and_the_others_fill_up(
     nodes = [seat("a", (0, 0, 0, 1000)), seat("b", (1000, 1000, 1000, 0)), seat("c", (0, 0, 1000, 1000))]
     index = Index(nodes)
     waiting = pod("big", ask=chosen(4))
-    index.keep_for([(waiting, 1)])
+    index.keep_for(waits((waiting, 1)))
     one = pod("one", ask=chosen())
     assert where(index, one) in {"a", "c"}
-    index.keep_for([(waiting, 2)])
+    index.keep_for(waits((waiting, 2)))
     assert where(index, one) == "a", "two wait: c is kept too, though less near"
-    index.keep_for([(waiting, 9)])
+    index.keep_for(waits((waiting, 9)))
     assert where(index, one) == "a", "all are kept: the furthest from being of use first"
 
 
 def test_no_node_is_refused_for_it() -> None:
     index = Index([seat("b", (1000, 1000, 1000, 0))])
-    index.keep_for([(pod("big", ask=chosen(4)), 3)])
+    index.keep_for(waits((pod("big", ask=chosen(4)), 3)))
     assert where(index, pod("one", ask=chosen())) == "b"
     assert where(index, pod("cpu")) == "b"
 
@@ -39,7 +45,7 @@ def test_no_node_is_refused_for_it() -> None:
 def test_who_asks_as_many_devices_may_take_what_is_kept() -> None:
     nodes = [seat("a", (1000, 1000, 0, 0)), seat("b", (1000, 1000, 1000, 0))]
     index = Index(nodes)
-    index.keep_for([(pod("two", ask=chosen(2)), 1)])
+    index.keep_for(waits((pod("two", ask=chosen(2)), 1)))
     free = Index(nodes)
     for ask in (chosen(2), chosen(3)):
         wanted = pod("p", ask=ask)
@@ -49,7 +55,9 @@ def test_who_asks_as_many_devices_may_take_what_is_kept() -> None:
 def test_nodes_that_could_never_hold_the_waiting_pod_are_nobodys_concern() -> None:
     nodes = [seat("a", (1000, 1000)), seat("b", (1000, 1000, 1000, 0), cpu=4)]
     index, free = Index(nodes), Index(nodes)
-    index.keep_for([(pod("big", ask=chosen(4), cpu=32), 1), (pod("small", ask=share(300)), 5), (pod("cpu", cpu=99), 1)])
+    index.keep_for(
+        waits((pod("big", ask=chosen(4), cpu=32), 1), (pod("small", ask=share(300)), 5), (pod("cpu", cpu=99), 1))
+    )
     for wanted in (pod("one", ask=chosen()), pod("part", ask=share(470)), pod("c")):
         assert index.place(wanted) == free.place(wanted)
 
@@ -57,9 +65,45 @@ def test_nodes_that_could_never_hold_the_waiting_pod_are_nobodys_concern() -> No
 def test_the_last_call_counts_and_nobody_waiting_means_nothing_is_kept() -> None:
     nodes = [seat("a", (0, 1000, 1000, 1000)), seat("b", (0, 0, 0, 1000))]
     index, free = Index(nodes), Index(nodes)
-    index.keep_for([(pod("big", ask=chosen(4)), 1)])
+    index.keep_for(waits((pod("big", ask=chosen(4)), 1)))
     index.keep_for([])
     assert index.place(pod("one", ask=chosen())) == free.place(pod("one", ask=chosen()))
+
+
+def test_nodes_are_kept_for_who_is_missing_though_nobody_waits() -> None:
+    nodes = [seat("a", (0, 0, 0, 1000)), seat("b", (1000, 1000, 1000, 0)), seat("c", (0, 0, 1000, 1000))]
+    index, big, one = Index(nodes), pod("big", ask=chosen(4)), pod("one", ask=chosen())
+    index.keep_for([Expected(pod=big, waiting=0, missing=2.2)])
+    assert where(index, one) == "a"
+    more = Expected(pod=pod("other", ask=chosen(4), cpu=2), waiting=0, missing=-1.0)
+    index.keep_for([Expected(pod=big, waiting=0, missing=2.2), more])
+    assert where(index, one) in {"a", "c"}, "of those that the same nodes could hold one more than usual runs"
+    index.keep_for([Expected(pod=big, waiting=0, missing=0.4), more])
+    free = Index(nodes)
+    assert index.place(one) == free.place(one)
+
+
+def missing(ahead: Ahead, now_s: float, running: int, waiting: int = 0) -> float:
+    present = {"big": Present(pod=pod("big", ask=chosen(4)), running=running, waiting=waiting)}
+    (found,) = ahead.expected(present if running or waiting else {}, now_s)
+    assert found.waiting == waiting
+    return found.missing
+
+
+def test_a_cluster_that_only_fills_misses_nobody() -> None:
+    ahead = Ahead()
+    assert all(missing(ahead, 600.0 * n, running) <= 0 for n, running in enumerate(range(1, 50)))
+
+
+def test_who_left_is_missed_and_forgotten_by_half_every_six_hours() -> None:
+    ahead, hour_s = Ahead(), 3600.0
+    assert missing(ahead, 0.0, running=8) == 0
+    assert missing(ahead, 0.0, running=3) == 5, "at the same moment nothing is learnt"
+    assert missing(ahead, 6 * hour_s, running=3) == pytest.approx(8 / 2 + 3 / 2 - 3)
+    assert missing(ahead, 12 * hour_s, running=0) == pytest.approx(5.5 / 2)
+    assert missing(ahead, 12 * hour_s, running=0, waiting=4) == pytest.approx(5.5 / 2)
+    assert ahead.expected({}, 100 * hour_s) == []
+    assert not ahead
 
 
 @settings(max_examples=60, deadline=None)
@@ -73,7 +117,7 @@ def test_keeping_changes_where_and_never_whether(
 ) -> None:
     nodes = [seat(f"n{i}", tuple(row)) for i, row in enumerate(residuals)]
     index, free = Index(nodes), Index(nodes)
-    index.keep_for([(pod(f"w{count}", ask=chosen(count)), many) for count, many in waiting])
+    index.keep_for(waits(*((pod(f"w{count}", ask=chosen(count)), many) for count, many in waiting)))
     wanted = pod("p", ask=ask)
     found, other = index.place(wanted), free.place(wanted)
     assert isinstance(found, Placement) == isinstance(other, Placement)
