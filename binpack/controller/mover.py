@@ -23,6 +23,7 @@ from fleet.errors import ApiError, Conflict, Invalid, NotFound, NotLeading
 from fleet.kube import paths
 from fleet.kube.client import Client
 from fleet.kube.events import EventRecorder
+from fleet.kube.patches import notes_patch
 from fleet.loop import Rhythm, every
 from fleet.pod import Berth, Pod
 
@@ -104,11 +105,8 @@ class Mover:
         """Mark a pod, and with that begin its move; return False where that could not be written."""
         marked = replace(order.pod, moving_to=order.target, moving_by=format_way(order.way))
         self._moves.begin(marked, self._clock.monotonic_s())
-        body = _patch(
-            order.pod,
-            test={labels.MOVING_TO: None},
-            add={labels.MOVING_TO: format_candidates([order.target]), labels.MOVING_BY: marked.moving_by},
-        )
+        notes = {labels.MOVING_TO: format_candidates([order.target]), labels.MOVING_BY: marked.moving_by}
+        body = notes_patch(order.pod, notes, absent=[labels.MOVING_TO])
         try:
             await self._client.json_patch(paths.pod(order.pod.namespace, order.pod.name), body, timeout_s=_CALL_S)
         except ApiError as error:
@@ -187,7 +185,7 @@ class Mover:
             await self._over(move, step)
 
     async def _mark(self, old: Pod) -> None:
-        body = _patch(old, add={labels.POD_DELETION_COST: labels.LEAVES_FIRST})
+        body = notes_patch(old, {labels.POD_DELETION_COST: labels.LEAVES_FIRST})
         await self._client.json_patch(paths.pod(old.namespace, old.name), body, timeout_s=_CALL_S)
 
     async def _evict(self, old: Pod) -> None:
@@ -228,23 +226,6 @@ class Mover:
         await self._recorder.record(
             move.witness, reason=step.stage.value, note=note, is_warning=is_warning, action="Moving"
         )
-
-
-def _patch(pod: Pod, *, add: dict[str, str], test: dict[str, str | None] | None = None) -> bytes:
-    """Return the JSON patch that sets annotations of a pod that has some: every pod that the planner placed has."""
-    operations: list[dict[str, object]] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
-    operations += [{"op": "test", "path": _path(name), "value": value} for name, value in (test or {}).items()]
-    if not pod.has_annotations and pod.seat is None:
-        operations += [
-            {"op": "test", "path": "/metadata/annotations", "value": None},
-            {"op": "add", "path": "/metadata/annotations", "value": {}},
-        ]
-    operations += [{"op": "add", "path": _path(name), "value": value} for name, value in add.items()]
-    return msgspec.json.encode(operations)
-
-
-def _path(name: str) -> str:
-    return "/metadata/annotations/" + name.replace("~", "~0").replace("/", "~1")
 
 
 _TEXTS = {

@@ -6,7 +6,7 @@ happens: the uid, and the gate at the position where it was read. Only our own g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -96,6 +96,13 @@ def unseat_patch(pod: Pod) -> bytes:
         DecodeError: The pod does not carry our gate.
     """
     return _encode([*_guards(pod), {"op": "remove", "path": f"/metadata/annotations/{_escape(labels.SEAT)}"}])
+
+
+def notes_patch(pod: Pod, notes: Mapping[str, str], *, absent: Iterable[str] = ()) -> bytes:
+    """Return the JSON patch that sets annotations of this very pod, if it has none of those in `absent`."""
+    guards: list[Operation] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
+    guards += [_absent(f"/metadata/annotations/{_escape(name)}") for name in absent]
+    return _encode([*guards, *_annotate(pod, notes)])
 
 
 def ungate_patch(pod: Pod) -> bytes:

@@ -17,7 +17,15 @@ from fleet.constraints import Toleration
 from fleet.errors import DecodeError
 from fleet.kube.decode import pod_from
 from fleet.kube.objects import PodObject
-from fleet.kube.patches import candidates_patch, condition_patch, pin_patch, seat_patch, ungate_patch, unseat_patch
+from fleet.kube.patches import (
+    candidates_patch,
+    condition_patch,
+    notes_patch,
+    pin_patch,
+    seat_patch,
+    ungate_patch,
+    unseat_patch,
+)
 from fleet.pod import Berth, Pod
 from tests.support.json_patch import PatchFailed, apply
 
@@ -171,6 +179,21 @@ def test_an_affinity_that_matches_no_node_is_never_pinned(terms):
     obj["spec"]["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
     with pytest.raises(DecodeError, match="matches no node"):
         pin_patch(read(obj), BERTH)
+
+
+@pytest.mark.parametrize("annotations", [None, {"a/b": "kept"}])
+def test_notes_are_set_once_and_never_over_those_of_another(annotations):
+    obj = copy.deepcopy(PLAIN)
+    obj["metadata"].pop("annotations", None)
+    if annotations:
+        obj["metadata"]["annotations"] = annotations
+    patch = notes_patch(read(obj), {"x/y": "1"}, absent=["x/y"])
+    after = apply(obj, patch)
+    assert after["metadata"]["annotations"] == {**(annotations or {}), "x/y": "1"}
+    with pytest.raises(PatchFailed):
+        apply(after, patch)
+    with pytest.raises(PatchFailed):
+        apply({**obj, "metadata": {**obj["metadata"], "uid": "another"}}, patch)
 
 
 def test_a_condition_says_what_it_is_given():
