@@ -101,7 +101,8 @@ def unseat_patch(pod: Pod) -> bytes:
 def notes_patch(pod: Pod, notes: Mapping[str, str], *, absent: Iterable[str] = ()) -> bytes:
     """Return the JSON patch that sets annotations of this very pod, if it has none of those in `absent`."""
     guards: list[Operation] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
-    guards += [_absent(f"/metadata/annotations/{_escape(name)}") for name in absent]
+    if _has_annotations(pod):  # else there must be none at all, and what is tested in nothing fails
+        guards += [_absent(f"/metadata/annotations/{_escape(name)}") for name in absent]
     return _encode([*guards, *_annotate(pod, notes)])
 
 
@@ -169,7 +170,7 @@ def _gate_position(pod: Pod) -> int:
 def _annotate(pod: Pod, notes: Mapping[str, str]) -> list[Operation]:
     if not notes:
         return []
-    if not pod.has_annotations and pod.seat is None:
+    if not _has_annotations(pod):
         return [
             _absent("/metadata/annotations"),
             {"op": "add", "path": "/metadata/annotations", "value": dict(notes)},
@@ -177,6 +178,10 @@ def _annotate(pod: Pod, notes: Mapping[str, str]) -> list[Operation]:
     return [
         {"op": "add", "path": f"/metadata/annotations/{_escape(name)}", "value": value} for name, value in notes.items()
     ]
+
+
+def _has_annotations(pod: Pod) -> bool:
+    return pod.has_annotations or pod.seat is not None
 
 
 def _absent(path: str) -> Operation:
