@@ -23,7 +23,7 @@ class Handling(Enum):
 
 
 def handling(pod: Pod) -> Handling:
-    """Return how the planner treats the pod (DESIGN: gate, plan, pin; points 2 to 4)."""
+    """Return how the planner treats the pod (ARCHITECTURE.md, the way of a pod)."""
     if labels.PLAN_GATE not in pod.gates or pod.node_name or pod.is_terminating or not pod.is_live:
         return Handling.NONE
     if pod.problems or is_gang(pod):
