@@ -78,16 +78,18 @@ class Referee:
         clock: For the looks.
         serves: Returns whether everybody is there who is needed: time in which not is not counted as waiting.
         is_ours: Returns whether a pod is one that the bench took away itself.
+        namespace: Of the pods that may not be lost; others are strangers'.
     """
 
     def __init__(
-        self, client: Client, clock: Clock, serves: Callable[[], bool], is_ours: Callable[[str], bool]
+        self, client: Client, clock: Clock, serves: Callable[[], bool], is_ours: Callable[[str], bool], namespace: str
     ) -> None:
         self.verdict = Verdict()
         self._client = client
         self._clock = clock
         self._serves = serves
         self._is_ours = is_ours
+        self._namespace = namespace
         self._in_full: dict[str, Object] = {}
         self._versions: dict[str, deque[tuple[float, Object]]] = {}
         self._bound_at_s: dict[str, float] = {}
@@ -174,7 +176,7 @@ class Referee:
         self._waits.pop(uid, None)
         if mark(pod, "gang"):
             self._broken_gangs.add(mark(pod, "gang"))
-        if self._is_ours(uid) or is_foreign(pod):
+        if self._is_ours(uid) or pod["metadata"]["namespace"] != self._namespace:
             return
         disrupted = next(
             (c for c in pod.get("status", {}).get("conditions", []) if c["type"] == "DisruptionTarget"), None

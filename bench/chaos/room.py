@@ -1,7 +1,8 @@
 """How many pods of a kind would fit on a node now, counted from plain JSON: bound, pinned, and kept by seats.
 
-It shares no code with the planner, and knows the shapes that the bench makes (`bench.chaos.load`), on the nodes that the bench makes: whole devices chosen
-or counted, shares of one device, CPU. MIG instances are left to `recount` and to the bindings' judge.
+It shares no code with the planner, and knows the shapes of the bench's own pods on the bench's own nodes
+(`bench.chaos.load`): whole devices chosen or counted, shares of one device, CPU. MIG instances are left to `recount`
+and to the bindings' judge.
 """
 
 from __future__ import annotations

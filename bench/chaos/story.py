@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from bench.chaos.accidents import Accidents
-from bench.chaos.load import Load, nodes
+from bench.chaos.load import NAMESPACE, Load, nodes
 from bench.chaos.planners import Planners
 from bench.chaos.referee import Referee
 from bench.chaos.report import result
@@ -63,7 +63,7 @@ async def play(cluster: Cluster, client: Client, clock: SystemClock, script: Scr
     load = Load(client, clock, random.Random(draw.random()), script.scale, script.demand_ratio)
     planners = Planners(cluster, clock)
     accidents = Accidents(cluster, planners, client, clock, random.Random(draw.random()), load)
-    referee = Referee(client, clock, accidents.serves, load.is_ours)
+    referee = Referee(client, clock, accidents.serves, load.is_ours, NAMESPACE)
     await _lay(cluster, client, clock, script.scale)
     await load.open()
     begun_s = clock.monotonic_s()
