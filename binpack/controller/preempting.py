@@ -21,6 +21,9 @@ from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
 from fleet.pod import Pod
 
 _EFFORT: Final = Effort(steps=2_500)  # other pods wait meanwhile
+_MOST_AT_ONCE: Final = 4096  # members: about as many as are placed in the time after which a leader is given up
+_MOST_KINDS_TO_PREEMPT: Final = 8  # every kind looks at every node
+_MOST_TO_PREEMPT: Final = 256  # members
 
 
 class WorldView:
@@ -79,6 +82,9 @@ def plan_gang(world: World, unit: Sequence[Pod]) -> tuple[tuple[Placement, ...] 
     if claimant is not None:
         text = f"member {claimant.name} has resource claims, and a gang with claims cannot be planned yet"
         return _refused(unit, Reason.UNMODELLED_CONSTRAINT, text), ()
+    if len(unit) > _MOST_AT_ONCE:
+        text = f"{len(unit)} members would have to be placed at once, and more than {_MOST_AT_ONCE} are not"
+        return _refused(unit, Reason.GANG_DOES_NOT_FIT, text), ()
     answer = place(world.index, world.node, unit, _EFFORT)
     if isinstance(answer, Refusal):
         return answer, ()
@@ -126,7 +132,10 @@ def has_lesser_tenants(world: World, priority: int) -> bool:
 def seat_by_preemption(
     world: World, unit: Sequence[Pod], budgets_of: BudgetsOf, now_s: float, *, may_break: bool
 ) -> Proposal | None:
-    """Return seats for the unit, with the fewest others to go; None where there is no way."""
+    """Return seats for the unit, with the fewest others to go; None where there is no way, or it takes too long."""
+    kinds = {(pod.requests, pod.ask, pod.constraints, pod.guest) for pod in unit}
+    if len(unit) > _MOST_TO_PREEMPT or len(kinds) > _MOST_KINDS_TO_PREEMPT:
+        return None
     return propose(unit, WorldView(world, now_s), budgets_of, may_break=may_break)
 
 

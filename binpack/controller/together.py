@@ -70,9 +70,7 @@ class Together:
 
     def seen(self, pod: Pod) -> None:
         """Take a new or changed pod, with the seat that it has by what was written last."""
-        key = self.roll.seen(pod)
-        if key is not None:
-            self.called.add(key)
+        self.called.update(self.roll.seen(pod))
         if pod.seat is not None and labels.PLAN_GATE in pod.gates:
             self._seated[pod.uid] = pod
         else:
@@ -159,8 +157,8 @@ class Together:
 
     def _is_late(self, pod: Pod) -> bool:
         """Return True for a member of a gang that stands already, or of which some are placed: each goes as it can."""
-        standing = self.standing_of(pod)
-        return standing is None or standing.call is Call.ENOUGH or standing.placed > 0
+        key = key_of(pod)
+        return key is None or self.roll.is_enough(key) or self.roll.has_begun(key)
 
     def _step(self, what: object, pods: tuple[Pod, ...], found: Mapping[str, SeatStanding], now_s: float) -> GroupStep:
         if isinstance(what, tuple):

@@ -40,6 +40,8 @@ _UNPROVEN_PAUSE_S = 5.0  # a search that was cut is costly, and little has chang
 _FAULT_PAUSE_S = 10.0
 _NOBODY_TO_GO_PAUSE_S = 10.0
 _UNITS_PER_LOOK = 2
+_PAUSE_PER_WORK = 4.0  # what seats cost takes a fifth of the time at most
+_PAUSE_PER_EFFORT = 20.0  # what took long is not looked for again at once: everybody else waits meanwhile
 
 
 class Usher:
@@ -82,6 +84,7 @@ class Usher:
         self._wake = wake
         self._preempts = preempts
         self._may_break = may_break
+        self._settles_at_s = self._preempts_at_s = float("-inf")
 
     # -- decisions ---------------------------------------------------------------------------------------------
 
@@ -104,7 +107,9 @@ class Usher:
 
     def _gang(self, key: Key, unit: Sequence[Pod]) -> None:
         self._world.refresh()  # what was decided a moment ago, for others or for another gang, is taken
+        began_s = self._clock.monotonic_s()
         answer, violations = plan_gang(self._world, unit)
+        now_s = self._clock.monotonic_s()
         for violation in violations:
             self._metrics.violations.inc()
             log.warning("a gang's berth was not used: %s", violation.rule, extra={"where": violation.node})
@@ -115,8 +120,9 @@ class Usher:
             return
         self._metrics.gangs.labels("without-room").inc()
         self._world.together.without_room.add(key)
-        if not answer.is_proven:
-            self._world.together.rest(key, self._clock.monotonic_s() + _UNPROVEN_PAUSE_S)
+        pause_s = max(0.0 if answer.is_proven else _UNPROVEN_PAUSE_S, _PAUSE_PER_EFFORT * (now_s - began_s))
+        if pause_s > 1.0:
+            self._world.together.rest(key, now_s + pause_s)
         for unplaced in answer.unplaced:
             self._world.wait(unplaced)
 
@@ -128,18 +134,33 @@ class Usher:
 
     def preempt(self) -> None:
         """Look for seats for a few of those who wait and are more important than others who have theirs."""
-        world, now_s = self._world, self._clock.monotonic_s()
-        if not self._preempts or not self._budgets.is_known:
+        now_s = self._clock.monotonic_s()
+        if not self._preempts or not self._budgets.is_known or now_s < self._preempts_at_s:
             return
+        try:
+            self._look_for_seats(now_s)
+        finally:
+            self._preempts_at_s = self._after_work(now_s)
+
+    def _after_work(self, began_s: float) -> float:
+        """Return when work that began then may be done again: others need the time, too."""
+        now_s = self._clock.monotonic_s()
+        return now_s + _PAUSE_PER_WORK * (now_s - began_s)
+
+    def _look_for_seats(self, now_s: float) -> None:
+        world = self._world
         looked = 0
         for unit in preemptors(world, now_s):
             if looked == _UNITS_PER_LOOK or not has_lesser_tenants(world, min(pod.priority for pod in unit)):
                 return
             looked += 1
             world.refresh()
+            began_s = self._clock.monotonic_s()
             proposal = seat_by_preemption(world, unit, self._budgets.of, now_s, may_break=self._may_break)
             if proposal is None:
-                world.together.rest(_as_preemptor(unit), now_s + _NOBODY_TO_GO_PAUSE_S)
+                took_s = self._clock.monotonic_s() - began_s
+                pause_s = max(_NOBODY_TO_GO_PAUSE_S, _PAUSE_PER_EFFORT * took_s)
+                world.together.rest(_as_preemptor(unit), now_s + pause_s)
                 continue
             self._metrics.preemptions.labels("seated").inc()
             log.info("%s: %d others are to go for it", unit[0].key, len(proposal.victims))
@@ -148,8 +169,15 @@ class Usher:
     def settle(self) -> None:
         """Do whatever is next for every seat that is kept."""
         world, now_s = self._world, self._clock.monotonic_s()
-        if not world.together.seated:
+        if not world.together.seated or now_s < self._settles_at_s:
             return
+        try:
+            self._settle(now_s)
+        finally:
+            self._settles_at_s = self._after_work(now_s)
+
+    def _settle(self, now_s: float) -> None:
+        world = self._world
         found = seat_standings(world, self._budgets.of, now_s, may_break=self._may_break)
         for step in list(world.together.steps(found, world.away, now_s)):
             match step.step:

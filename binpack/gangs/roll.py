@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from fleet import labels
 from fleet.pod import Phase, Pod
@@ -81,36 +83,93 @@ class Standing:
                 return f"gang {name} needs {self.size} members at once; there are {here} so far"
 
 
+class _Gang:
+    """The members of one gang, and sums over them, kept up to date one by one: gangs may have thousands."""
+
+    __slots__ = ("_ended", "_live", "members", "placed", "ready", "sizes")
+
+    def __init__(self) -> None:
+        self.members: dict[str, Pod] = {}
+        self.placed = 0
+        self.sizes: Counter[int] = Counter()
+        self.ready: tuple[Pod, ...] | None = None
+        self._live: Counter[str] = Counter()
+        self._ended: Counter[str] = Counter()
+
+    def set(self, pod: Pod) -> None:
+        """Take a new or changed member."""
+        self.drop(pod.uid)
+        self.members[pod.uid] = pod
+        self._count(pod, 1)
+
+    def drop(self, uid: str) -> None:
+        """Forget a member."""
+        pod = self.members.pop(uid, None)
+        if pod is not None:
+            self._count(pod, -1)
+
+    @property
+    def ended_well(self) -> int:
+        """Return how many members had their place and ended well, of owners that still have others.
+
+        Those of an earlier run under the same name are no members of this one.
+        """
+        return sum(many for owner, many in self._ended.items() if self._live[owner])
+
+    def _count(self, pod: Pod, more: int) -> None:
+        self.ready = None
+        self.placed += more * _is_placed(pod)
+        if pod.is_live and not pod.is_terminating:
+            _add(self.sizes, pod.gang_size, more)
+        if pod.owner is not None:
+            if pod.is_live:
+                _add(self._live, pod.owner.uid, more)
+            elif pod.phase is Phase.SUCCEEDED:
+                _add(self._ended, pod.owner.uid, more)
+
+
+def _add(counts: Counter[Any], what: object, more: int) -> None:
+    counts[what] += more
+    if not counts[what]:
+        del counts[what]
+
+
+_NOBODY = _Gang()
+
+
 class Roll:
     """All gangs by their members; moved by single objects in any order."""
 
     def __init__(self) -> None:
-        self._members: dict[Key, dict[str, Pod]] = {}
+        self._gangs: dict[Key, _Gang] = {}
         self._key_of: dict[str, Key] = {}
         self._groups: dict[Key, Group] = {}
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self._members)
+        return iter(self._gangs)
 
-    def seen(self, pod: Pod) -> Key | None:
-        """Take a new or changed pod; return its gang if that may stand otherwise now."""
-        key = key_of(pod)
+    def seen(self, pod: Pod) -> tuple[Key, ...]:
+        """Take a new or changed pod; return the gangs that may stand otherwise now: two where it changed its gang."""
+        key, before = key_of(pod), self._key_of.get(pod.uid)
+        if before is not None and before != key:
+            self.gone(pod.uid)
+            return (before, *self.seen(pod))
         if key is None:
-            return None
+            return ()
         self._key_of[pod.uid] = key
-        members = self._members.setdefault(key, {})
-        before = members.get(pod.uid)
-        members[pod.uid] = pod
-        return key if before is None or _what_counts(before) != _what_counts(pod) else None
+        gang = self._gangs.setdefault(key, _Gang())
+        known = gang.members.get(pod.uid)
+        gang.set(pod)
+        return (key,) if known is None or _what_counts(known) != _what_counts(pod) else ()
 
     def gone(self, uid: str) -> Key | None:
         """Forget a pod whose object is gone; return the gang that lost it."""
         key = self._key_of.pop(uid, None)
         if key is not None:
-            members = self._members[key]
-            members.pop(uid, None)
-            if not members:
-                del self._members[key]
+            gang = self._gangs[key]
+            gang.drop(uid)
+            if not gang.members:
+                del self._gangs[key]
         return key
 
     def group_seen(self, group: Group) -> Key:
@@ -126,18 +185,29 @@ class Roll:
 
     def members(self, key: Key) -> tuple[Pod, ...]:
         """Return all members of a gang, in no order."""
-        return tuple(self._members.get(key, {}).values())
+        return tuple(self._gangs.get(key, _NOBODY).members.values())
 
     def is_alone(self, pod: Pod) -> bool:
         """Return True if the pod is placed like any other: it has no gang, or its gang stands already."""
         key = key_of(pod)
-        return key is None or self.standing(key).call is Call.ENOUGH
+        return key is None or self.is_enough(key)
+
+    def is_enough(self, key: Key) -> bool:
+        """Return True if as many members are placed as the gang needs."""
+        size, call = self._size(key)
+        return call is None and self._placed(key) >= size
+
+    def has_begun(self, key: Key) -> bool:
+        """Return True if some member of a gang is placed, or was until it ended well."""
+        return self._placed(key) > 0
 
     def standing(self, key: Key) -> Standing:
         """Return how a gang stands."""
-        members = self._members.get(key, {}).values()
-        placed = sum(map(_is_placed, members)) + _ended_well(members)
-        ready = tuple(sorted(filter(_is_ready, members), key=lambda pod: (pod.created_at_s, pod.name)))
+        gang, placed = self._gangs.get(key, _NOBODY), self._placed(key)
+        ready = gang.ready
+        if ready is None:
+            waiting = filter(_is_ready, gang.members.values())
+            ready = gang.ready = tuple(sorted(waiting, key=lambda pod: (pod.created_at_s, pod.name)))
         size, call = self._size(key)
         if call is None:
             is_whole = placed + len(ready) >= size
@@ -148,8 +218,12 @@ class Roll:
         if key[1].startswith(labels.POD_GROUP_PREFIX):
             group = self._groups.get(key)
             return (0, Call.UNKNOWN) if group is None else (group.size, None)
-        told = {pod.gang_size for pod in self._members.get(key, {}).values() if pod.is_live and not pod.is_terminating}
+        told = self._gangs.get(key, _NOBODY).sizes
         return (max(told, default=0), Call.AT_ODDS if len(told) > 1 else None)
+
+    def _placed(self, key: Key) -> int:
+        gang = self._gangs.get(key, _NOBODY)
+        return gang.placed + gang.ended_well
 
 
 def key_of(pod: Pod) -> Key | None:
@@ -180,12 +254,3 @@ def _is_ready(pod: Pod) -> bool:
 def _is_placed(pod: Pod) -> bool:
     """Return True for a member that has its place; one that leaves has none."""
     return pod.is_live and not pod.is_terminating and not pod.gates
-
-
-def _ended_well(members: Iterable[Pod]) -> int:
-    """Count members that had their place and ended well, of owners that still have others.
-
-    Those of an earlier run under the same name are no members of this one.
-    """
-    owners = {pod.owner.uid for pod in members if pod.owner is not None and pod.is_live}
-    return sum(pod.phase is Phase.SUCCEEDED and pod.owner is not None and pod.owner.uid in owners for pod in members)

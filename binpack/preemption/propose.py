@@ -23,6 +23,8 @@ from fleet.pod import Berth, Pod
 # Nodes on which it is worked out who could stay, the nearest to fitting first, and those gone through set by set.
 _MOST_NODES: Final = 256
 _MOST_CLOSELY: Final = 8
+# Holdings summed up for one unit, in either way of looking: half a second each, and everybody else waits meanwhile.
+_MOST_SUMMED: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +113,20 @@ class _Desk:
         self._names = sorted(view.open_nodes())
         self._changed: dict[str, dict[str, Holding]] = {}
         self._known: dict[tuple[object, ...], dict[str, _Offer]] = {}
+        self._stale: dict[tuple[object, ...], set[str]] = {}
+        self._summed = 0
+        self._left_rough = self._left_closely = _MOST_SUMMED
 
     def seat(self, pod: Pod) -> bool:
         """Seat one pod where it costs least; False where it cannot be seated."""
         rough = sorted(self._offers(pod), key=lambda offer: (offer.price, offer.node))
-        offers = [exact for offer in rough[:_MOST_CLOSELY] if (exact := self._closely(pod, offer)) is not None]
-        offers += [offer for offer in rough[_MOST_CLOSELY:] if self._may_break or not offer.price[0]]
+        offers: list[_Offer] = []
+        for place, offer in enumerate(rough):
+            if place < _MOST_CLOSELY and self._left_closely > 0:
+                exact = self._closely(pod, offer)
+                offers += [exact] if exact is not None else []
+            elif self._may_break or not offer.price[0]:
+                offers.append(offer)
         if not offers:
             return False
         best = min(offers, key=lambda offer: (offer.price, offer.node))
@@ -126,8 +136,9 @@ class _Desk:
             del holdings[victim.uid]
         holdings[pod.uid] = holding_at(pod, best.node, best.devices or None)
         self._changed[best.node] = holdings
-        for offers_of_kind in self._known.values():
+        for kind, offers_of_kind in self._known.items():
             offers_of_kind.pop(best.node, None)
+            self._stale[kind].add(best.node)
         self.seats.append((pod, berth))
         self.victims += best.victims
         return True
@@ -140,10 +151,11 @@ class _Desk:
         kind = (pod.requests, pod.ask, pod.constraints, pod.guest)
         known = self._known.get(kind)
         if known:
-            for name in self._changed.keys() - known.keys():
+            for name in sorted(self._stale[kind]):
                 offer = self._offer(pod, name, self._spared) if self._may_go(pod, name) else None
                 if offer is not None:
                     known[name] = offer
+        self._stale[kind] = set()
         if not known:
             known = self._known[kind] = {offer.node: offer for offer in self._rough(pod)}
         # What went meanwhile has used up budgets.
@@ -167,11 +179,21 @@ class _Desk:
             state = self._without(node, held, going)
             if devices_for(pod, state) is not None:
                 near.append((_shortage(pod, node, held.values()), name))
-        offers = (self._offer(pod, name, self._spared) for _, name in sorted(near)[:_MOST_NODES])
-        return [offer for offer in offers if offer is not None]
+        offers: list[_Offer] = []
+        before = self._summed
+        for _, name in sorted(near)[:_MOST_NODES]:
+            if self._summed - before > self._left_rough and len(offers) >= _MOST_CLOSELY:
+                break
+            offer = self._offer(pod, name, self._spared)
+            offers += [offer] if offer is not None else []
+        self._left_rough -= self._summed - before
+        return offers
 
     def _closely(self, pod: Pod, rough: _Offer) -> _Offer | None:
-        return self._offer(pod, rough.node, self._fewest)
+        before = self._summed
+        found = self._offer(pod, rough.node, self._fewest)
+        self._left_closely -= self._summed - before
+        return found
 
     def _spared(self, candidates: Sequence[Pod], fits: Callable[[Iterable[str]], bool]) -> tuple[Pod, ...] | None:
         return spared(candidates, fits, self._budgets_of, gone=self.victims)
@@ -195,4 +217,5 @@ class _Desk:
         return _Offer(node=name, devices=devices, victims=victims, price=cost)
 
     def _without(self, node: Node, held: Mapping[str, Holding], uids: set[str]) -> NodeState:
+        self._summed += len(held)
         return account(node, [holding for uid, holding in held.items() if uid not in uids]).state

@@ -1,0 +1,163 @@
+"""Gangs and preemption against those who lie, vanish, come by thousands or never leave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binpack.books import Holding, holding_at
+from binpack.controller import preempting
+from binpack.gangs.roll import Call, Group, Roll
+from binpack.preemption.propose import propose
+from binpack.tenants import Tenants
+from fleet import labels
+from fleet.node import Node
+from fleet.plan import Reason
+from fleet.pod import Owner, Phase, Pod
+from tests.support.builders import a_node, a_pod
+from tests.support.planning import running
+
+GATED = (labels.PLAN_GATE,)
+KEYS = [("default", name) for name in ("a", "b", f"{labels.POD_GROUP_PREFIX}a")]
+
+members = st.builds(
+    lambda number, gang, size, fate, owner: replace(
+        a_pod(f"p{number}", node="n1" if fate != "waits" else "", phase=Phase.SUCCEEDED if fate == "ended" else None),
+        gates=GATED if fate == "waits" else (),
+        gang=gang,
+        gang_size=size,
+        is_terminating=fate == "leaves",
+        owner=Owner(kind="Job", name=owner, uid=owner) if owner else None,
+        problems=("unreadable",) if fate == "sick" else (),
+    ),
+    st.integers(0, 5),
+    st.sampled_from(["", "a", "b", f"{labels.POD_GROUP_PREFIX}a"]),
+    st.integers(0, 4),
+    st.sampled_from(["waits", "waits", "runs", "ended", "leaves", "sick"]),
+    st.sampled_from(["", "o1", "o2"]),
+)
+news = st.one_of(
+    st.tuples(st.just("seen"), members),
+    st.tuples(st.just("gone"), st.integers(0, 5)),
+    st.tuples(st.just("group"), st.integers(-1, 4)),
+)
+
+
+@given(st.lists(news, max_size=40))
+@settings(deadline=None, max_examples=300)
+def test_a_roll_is_a_function_of_who_is_there(happened: list[tuple[str, object]]) -> None:
+    roll, there, group = Roll(), dict[str, Pod](), None
+    for verb, what in happened:
+        if verb == "seen" and isinstance(what, Pod):
+            roll.seen(what)
+            there[what.uid] = what
+        elif verb == "gone":
+            roll.gone(f"uid-p{what}")
+            there.pop(f"uid-p{what}", None)
+        elif isinstance(what, int) and what >= 0:
+            group = Group(namespace="default", name="a", size=what)
+            roll.group_seen(group)
+        else:
+            group = None
+            roll.group_gone("default", "a")
+    fresh = Roll()
+    for pod in there.values():
+        fresh.seen(pod)
+    if group is not None:
+        fresh.group_seen(group)
+    for key in KEYS:
+        mine = {pod.uid: pod for pod in there.values() if pod.gang == key[1]}
+        assert {pod.uid: pod for pod in roll.members(key)} == mine
+        assert roll.standing(key) == fresh.standing(key)
+        assert roll.is_enough(key) is (fresh.standing(key).call is Call.ENOUGH)
+        alive = {pod.owner.uid for pod in mine.values() if pod.owner and pod.is_live}
+        placed = sum(
+            (pod.is_live and not pod.is_terminating and not pod.gates)
+            or (pod.phase is Phase.SUCCEEDED and pod.owner is not None and pod.owner.uid in alive)
+            for pod in mine.values()
+        )
+        assert roll.standing(key).placed == placed
+        assert roll.has_begun(key) is (placed > 0)
+
+
+def test_a_pod_that_changes_its_gang_is_nobody_of_the_old_one() -> None:
+    roll = Roll()
+    pods = [replace(a_pod(f"p{i}", gates=GATED), gang="a", gang_size=2) for i in range(2)]
+    for pod in pods:
+        roll.seen(pod)
+    assert roll.standing(("default", "a")).call is Call.WHOLE
+    assert set(roll.seen(replace(pods[0], gang="b"))) == {("default", "a"), ("default", "b")}
+    assert roll.standing(("default", "a")).ready == (pods[1],)
+    assert roll.seen(replace(pods[0], gang="")) == (("default", "b"),)
+    roll.gone(pods[0].uid)
+    roll.gone(pods[1].uid)
+    assert list(roll) == []
+
+
+def test_ten_thousand_members_cost_no_more_each_than_ten() -> None:
+    roll = Roll()
+    began = time.thread_time()
+    for number in range(10_000):
+        pod = replace(a_pod(f"p{number}", gates=GATED), gang="g", gang_size=10_000)
+        roll.seen(pod)
+        assert not roll.is_alone(pod)
+    assert len(roll.standing(("default", "g")).unit) == 10_000
+    assert time.thread_time() - began < 5
+
+
+async def test_a_gang_too_large_to_place_at_once_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preempting, "_MOST_AT_ONCE", 3)
+    async with running([a_node("n1", gpus=8)]) as bridge:
+        bridge.see(*(a_pod(f"p{i}", whole=1, gang="g", gang_size=4) for i in range(4)), a_pod("other", whole=1))
+        await bridge.pass_s(2)
+        record = bridge.world.waiting.get("uid-p0")
+        assert record.reason is Reason.GANG_DOES_NOT_FIT
+        assert "more than 3" in record.text
+        assert bridge.writer.pods["uid-other"].pinned_node == "n1"
+        assert bridge.writer.said("seat") == []
+
+
+class Cluster:
+    """Nodes of eight cards each, full of pods of lesser importance."""
+
+    def __init__(self, nodes: int, tenants: int) -> None:
+        self.tenants = Tenants()
+        self.nodes = {f"n{i}": a_node(f"n{i}", gpus=8, milli_cpu=128_000) for i in range(nodes)}
+        self.held: dict[str, dict[str, Holding]] = {}
+        for name in self.nodes:
+            there = [
+                a_pod(f"{name}-{j}", milli=8000 // tenants, node=name, devices=(str(j % 8),), priority=j % 3)
+                for j in range(tenants)
+            ]
+            self.held[name] = {pod.uid: holding_at(pod, name, pod.devices) for pod in there}
+            for pod in there:
+                self.tenants.seen(pod)
+
+    def open_nodes(self) -> list[str]:
+        return list(self.nodes)
+
+    def open_node(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def staying(self, name: str) -> Mapping[str, Holding]:
+        return self.held[name]
+
+    def allows(self, pod: Pod, name: str) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("nodes", "tenants", "pods"), [(300, 16, 1), (300, 16, 64), (60, 100, 32)])
+def test_looking_for_whom_to_make_go_ends_soon_however_many_there_are(nodes: int, tenants: int, pods: int) -> None:
+    cluster = Cluster(nodes, tenants)
+    unit = [a_pod(f"m{i}", whole=1, priority=10) for i in range(pods)]
+    began = time.thread_time()
+    found = propose(unit, cluster, lambda pod: ())
+    assert time.thread_time() - began < 4
+    assert found is not None
+    assert len(found.seats) == pods
+    assert len(found.victims) == len({pod.uid for pod in found.victims})
