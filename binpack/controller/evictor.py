@@ -60,7 +60,7 @@ class Evictor:
                 await self._recorder.record(victim, reason="Preempted", note=note, is_warning=True)
                 text = f"{victim.key} of priority {victim.priority} goes for it {where}"
                 await self._recorder.record(preemptor, reason="Preempting", note=text, is_warning=False)
-        elif outcome is Outcome.REFUSED:
+        elif outcome is not Outcome.NOT_LEADING:  # a budget, or whoever else says no: the seat is not kept for ever
             self._world.together.refused(victim.uid, now_s)
             log.info("%s does not go for %s: %s", victim.key, preemptor.key, detail)
         self._wake()

@@ -100,6 +100,10 @@ class Mover:
                 return
             except ApiError as error:
                 log.info("the move of %s: %s", move.witness.key, error)
+            except Exception:
+                # Broad on purpose: one move that we fail on must not hold up all the others.
+                self._metrics.faults.labels("move").inc()
+                log.exception("the move of %s could not be dealt with", move.witness.key)
 
     async def begin(self, order: Order) -> bool:
         """Mark a pod, and with that begin its move; return False where that could not be written."""

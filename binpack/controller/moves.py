@@ -90,7 +90,11 @@ class Moves:
             others=tuple(
                 pod
                 for pod in members
-                if pod.uid != move.uid and pod is not move.successor and not pod.is_terminating and not is_agent(pod)
+                if pod.namespace == move.witness.namespace  # anybody may claim to have this owner
+                and pod.uid != move.uid
+                and pod is not move.successor
+                and not pod.is_terminating
+                and not is_agent(pod)
             ),
             surge=surge,
             is_wanted=is_wanted and move.uid not in self._why,
@@ -171,7 +175,11 @@ class Moves:
         if pod.owner is None:
             return None
         for old in (*self._tenants.moving.values(), *(gone for gone, _ in self._went.values())):
-            if old.owner != pod.owner or old.moving_to is None or not self._expects(old.uid):
+            if (
+                (old.owner, old.namespace) != (pod.owner, pod.namespace)
+                or old.moving_to is None
+                or not self._expects(old.uid)
+            ):
                 continue
             if _wish(afresh(old)) != _wish(pod) or _way(old, None) is None:
                 continue

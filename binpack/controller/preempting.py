@@ -34,11 +34,13 @@ class WorldView:
         self._world = world
         self._going = world.together.going(now_s)
         self._taken = world.together.seats_by_node()
+        self._now_s = now_s
 
     def open_nodes(self) -> Iterator[str]:
         """Return the nodes that may be planned on and keep no seat yet."""
         for name in self._world.ledger.known():
-            if name not in self._taken and self.open_node(name) is not None:
+            is_shunned = self._world.together.is_shunned(name, self._now_s)
+            if name not in self._taken and not is_shunned and self.open_node(name) is not None:
                 yield name
 
     def open_node(self, name: str) -> Node | None:

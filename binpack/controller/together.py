@@ -14,6 +14,10 @@ from fleet.pod import Pod
 _GOING_S = 30.0  # how long the watch may take to show that a pod was made to go
 _REFUSED_PAUSE_S = 5.0
 _LONGEST_REFUSED_S = 60.0
+# Pods may take long to leave, for the sake of requests in progress; one that takes longer may never leave (a finalizer,
+# a dead node), and its node is then nowhere to look for a seat for a while.
+_LONGEST_LEAVING_S = 1800.0
+_SHUNNED_S = 3600.0
 
 
 class Step(Enum):
@@ -65,6 +69,8 @@ class Together:
         self._refused_since_s: dict[str, float] = {}
         self._ask_again_s: dict[str, float] = {}
         self._rest_until_s: dict[object, float] = {}
+        self._leaving_since_s: dict[object, float] = {}
+        self._shunned_until_s: dict[str, float] = {}
 
     # -- watch events ------------------------------------------------------------------------------------------
 
@@ -150,6 +156,7 @@ class Together:
         for uid, pod in self._seated.items():
             groups.setdefault(pod.uid if self._is_late(pod) else key_of(pod) or pod.uid, []).append(pod)
             assert uid == pod.uid
+        self._leaving_since_s = {what: since_s for what, since_s in self._leaving_since_s.items() if what in groups}
         for what, pods in groups.items():
             members = self.roll.standing(what).ready if isinstance(what, tuple) else tuple(pods)
             if not any(pod.uid in away for pod in (*pods, *members)):
@@ -177,12 +184,18 @@ class Together:
         stubborn = next((v for v, _ in victims if self._is_stubborn(v.uid, now_s)), None)
         if stubborn is not None:
             self._forget_victim(stubborn.uid)
-            why = f"a disruption budget does not let {stubborn.key} go"
+            why = f"{stubborn.key} is not let go: a disruption budget, or whoever decides on evictions, says no"
             return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why, pause_s=_LONGEST_REFUSED_S)
         if all(one.seating is Seating.FREE for one in standings):
             return GroupStep(step=Step.PIN, pods=pods)
         due = tuple(pair for pair in victims if now_s >= self._ask_again_s.get(pair[0].uid, float("-inf")))
         leaving = sum(one.seating is Seating.LEAVING for one in standings)
+        if leaving and now_s - self._leaving_since_s.setdefault(what, now_s) >= _LONGEST_LEAVING_S:
+            for one in standings:
+                if one.seating is Seating.LEAVING and one.pod.seat is not None:
+                    self._shunned_until_s[one.pod.seat.node] = now_s + _SHUNNED_S
+            why = f"pods that were to leave for it have not left for {_LONGEST_LEAVING_S / 60:.0f} minutes"
+            return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why, pause_s=_LONGEST_REFUSED_S)
         text = f"{len(victims)} pods are asked to go, {leaving} seats wait for pods that leave"
         return GroupStep(step=Step.EVICT if due else Step.WAIT, pods=pods, victims=due, detail=text)
 
@@ -192,6 +205,10 @@ class Together:
         """Return the pods that were made to go and of which the watch does not show it yet."""
         self._going_until_s = {uid: until_s for uid, until_s in self._going_until_s.items() if until_s > now_s}
         return set(self._going_until_s)
+
+    def is_shunned(self, node: str, now_s: float) -> bool:
+        """Return True for a node on which pods that should leave do not, for a while."""
+        return now_s < self._shunned_until_s.get(node, float("-inf"))
 
     def asked(self, uid: str, now_s: float) -> None:
         """Note that a pod is being asked to go: nobody asks it again meanwhile."""

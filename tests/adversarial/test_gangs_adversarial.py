@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from binpack.books import Holding, holding_at
 from binpack.controller import preempting
+from binpack.controller.writer import Outcome
+from binpack.fairness import weight_of
 from binpack.gangs.roll import Call, Group, Roll
 from binpack.preemption.propose import propose
 from binpack.tenants import Tenants
@@ -161,3 +163,85 @@ def test_looking_for_whom_to_make_go_ends_soon_however_many_there_are(nodes: int
     assert found is not None
     assert len(found.seats) == pods
     assert len(found.victims) == len({pod.uid for pod in found.victims})
+
+
+# -- victims that do not go, and seats that never come ---------------------------------------------------------
+
+
+def low(name: str = "low", device: str = "0", **words: object) -> Pod:
+    return a_pod(name, whole=1, node="n1", devices=(device,), **words)  # type: ignore[arg-type]
+
+
+def urgent(name: str = "urgent", **words: object) -> Pod:
+    return a_pod(name, whole=1, priority=9, **words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answer", [Outcome.REFUSED, Outcome.FAILED, Outcome.CHANGED])
+async def test_whoever_says_no_to_an_eviction_the_seat_is_not_kept_for_ever(answer: Outcome) -> None:
+    async with running([a_node("n1", gpus=1)]) as bridge:
+        bridge.writer.answer("evict", *[answer] * 100)
+        bridge.see(low())
+        bridge.see(urgent())
+        await bridge.pass_s(90)
+        assert len(bridge.writer.said("unseat")) == 1
+        assert len(bridge.writer.said("evict")) <= 16
+
+
+async def test_a_pod_that_never_leaves_costs_the_seat_after_half_an_hour_and_its_node_is_shunned() -> None:
+    async with running([a_node("n1", gpus=2), a_node("n2", gpus=2)]) as bridge:
+        tenants = [low("a", "0"), low("b", "1")]
+        tenants += [replace(low(f"n2-{i}", str(i)), node_name="n2", priority=5) for i in range(2)]
+        bridge.see(*tenants)
+        bridge.see(*(urgent(f"g{i}", gang="g", gang_size=2) for i in range(2)))
+        await bridge.pass_s(3)
+        bridge.catch_up()  # both are asked to go; a finalizer keeps the objects
+        bridge.lose("uid-a")
+        await bridge.pass_s(1700)
+        assert bridge.writer.said("unseat") == []
+        await bridge.pass_s(150)
+        bridge.catch_up()
+        assert len(bridge.writer.said("unseat")) == 2
+        await bridge.pass_s(120)
+        seats = {berth.node for berth in bridge.writer.said("seat")[2:]}
+        assert seats == {"n2"}
+
+
+async def test_pods_that_preempt_each_other_by_rank_come_to_rest() -> None:
+    async with running([a_node("n1", gpus=1)]) as bridge:
+        bridge.see(low())
+        for rank in range(1, 6):
+            bridge.see(a_pod(f"r{rank}", whole=1, priority=rank))
+        await bridge.pass_s(30)
+        for _ in range(12):
+            for uid in [uid for uid, pod in bridge.writer.pods.items() if pod.is_terminating]:
+                bridge.lose(uid)
+            bridge.catch_up()
+            await bridge.pass_s(30)
+        there = [pod for pod in bridge.writer.pods.values() if pod.pinned_node or pod.seat]
+        assert [pod.name for pod in there] == ["r5"]
+        assert len(bridge.writer.said("evict")) <= 5
+
+
+async def test_a_podgroup_that_vanishes_half_way_gives_the_seats_back() -> None:
+    name = f"{labels.POD_GROUP_PREFIX}g"
+    async with running([a_node("n1", gpus=2)]) as bridge:
+        bridge.world.together.group_seen(Group(namespace="default", name="g", size=2))
+        bridge.see(low("a", "0"), low("b", "1"))
+        bridge.see(*(urgent(f"g{i}", gang=name) for i in range(2)))
+        await bridge.pass_s(3)
+        assert len(bridge.writer.said("seat")) == 2
+        bridge.world.together.group_gone("default", "g")
+        bridge.turns.wake()
+        await bridge.pass_s(2)
+        bridge.catch_up()
+        bridge.lose("uid-a", "uid-b")
+        await bridge.pass_s(5)
+        assert len(bridge.writer.said("unseat")) == 2
+        assert bridge.writer.said("pin") == []
+        assert bridge.world.waiting.get("uid-g0").reason is Reason.GANG_INCOMPLETE
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1e309", "inf", "nan", "1e-400", "", "1,5", "٣", "0x1", "9" * 400])
+def test_a_weight_that_is_none_is_none(text: str) -> None:
+    weight = weight_of(text)
+    assert weight is None or 0.001 <= weight <= 1000

@@ -389,6 +389,22 @@ async def test_only_the_record_of_the_successor_is_taken_where_the_old_pod_was_c
     assert count(api) == 3, "the third replica is somebody else's wish"
 
 
+async def test_a_move_that_we_fail_on_does_not_hold_up_the_others(stage: Stage, api: FakeApi, monkeypatch):
+    assert await stage.begin()
+    stage.put("another", notes={labels.MOVING_TO: "n2=1", labels.MOVING_BY: "nonsense"})
+    looked = []
+
+    async def fails(self, namespace, name):
+        looked.append(name)
+        raise ValueError("an answer that nobody expects")
+
+    monkeypatch.setattr(Workloads, "count", fails)
+    await stage.turn()
+    assert looked
+    assert stage.told("Unreadable") == 1
+    assert stage.registry.get_sample_value("berthmaster_faults_total", {"where": "move"}) == 1
+
+
 async def test_a_deployment_that_is_gone_ends_its_moves(stage: Stage, api: FakeApi):
     await stage.begin()
     api.remove(DEPLOYMENTS, "llm", "default")

@@ -70,6 +70,7 @@ def test_a_gated_pod_of_the_same_kind_gets_the_seat_and_says_whom_it_replaces():
         a_pod("new", whole=1, milli_cpu=5),
         replace(a_pod("new", whole=1), owner=Owner(kind="ReplicaSet", name="rs", uid="other")),
         replace(a_pod("new", whole=1), owner=None),
+        a_pod("new", whole=1, namespace="other"),  # anybody may name an owner of another namespace
     ],
 )
 def test_nobody_else_gets_it(pod):
