@@ -164,7 +164,19 @@ async def test_our_namespace_is_never_gated_even_when_labelled(cluster: Cluster,
     assert (spec["schedulerName"], spec.get("schedulingGates")) == ("default-scheduler", None)
 
 
-@pytest.mark.parametrize("name", [labels.DEVICES, labels.CANDIDATES])
+RECORDS = [
+    labels.DEVICES,
+    labels.CANDIDATES,
+    labels.PINNED,
+    labels.SEAT,
+    labels.MOVING_TO,
+    labels.MOVING_BY,
+    labels.MOVED_FROM,
+    labels.DRAW,
+]
+
+
+@pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.parametrize("value", ["0", ""])
 async def test_nobody_brings_a_record_along(admin: Client, name: str, value: str) -> None:
     with pytest.raises(ApiError, match=f"only the planner.*{PLANNER}") as refused:
@@ -182,6 +194,9 @@ async def test_only_the_planner_writes_records(admin: Client, planner: Client) -
 
     with pytest.raises(ApiError, match="only the planner"):
         await admin.merge_patch(path, note("0"))
+    for name in RECORDS:
+        with pytest.raises(ApiError, match="only the planner"):
+            await admin.merge_patch(path, json.dumps({"metadata": {"annotations": {name: "n1"}}}).encode())
     await planner.merge_patch(path, note("0"))
     for where in (path, status):
         with pytest.raises(ApiError, match="only the planner"):
@@ -222,7 +237,7 @@ READS = [(verb, group, kind) for group, kind in (("", "pods"), ("", "nodes")) fo
 LEASES = "coordination.k8s.io"
 MAY = {
     PLANNER: [
-        *((*read, "") for read in READS),
+        *((*read, "") for read in READS if read != ("get", "resource.k8s.io", "resourceslices")),
         ("patch", "", "pods", ""),
         ("delete", "", "pods", ""),
         ("patch", "", "pods/status", ""),
@@ -259,6 +274,12 @@ MAY_NOT = {
         ("delete", "", "nodes", ""),
         ("patch", "", "nodes/status", ""),
         ("patch", "berthmaster.dev", "warmpools", ""),
+        ("get", "berthmaster.dev", "warmpools", ""),
+        ("get", "resource.k8s.io", "resourceslices", ""),
+        ("create", "resource.k8s.io", "resourceclaims", ""),
+        ("delete", "resource.k8s.io", "resourceclaims", ""),
+        ("patch", "scheduling.k8s.io", "podgroups", ""),
+        ("patch", "policy", "poddisruptionbudgets", ""),
         ("get", "", "secrets", ""),
         ("list", "", "configmaps", ""),
         ("patch", LEASES, "leases", "berthmaster-scheduler"),
