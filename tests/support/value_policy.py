@@ -98,6 +98,21 @@ def _gives(ask: DeviceAsk, model: str, left: int, users: int) -> bool:
     return (not ask.models or model in ask.models) and left >= ask.milli_gpu and not (ask.is_whole and users)
 
 
+def idle_milli(mix: Mix, states: Sequence[NodeState]) -> float:
+    """Return what an unused node is worth: less, by quarters, as the mix wants from 90 % of the CPU on."""
+    with_devices = [state.node for state in states if state.devices]
+    cpu = sum(node.allocatable.milli_cpu for node in with_devices)
+    asked = sum(n * shape.total_milli_gpu for shape, n in mix.shapes)
+    if not cpu or not asked:
+        return Weights().idle_node_milli
+    scale = 1000 * sum(len(node.devices) for node in with_devices) / asked
+    elsewhere = sum(state.node.allocatable.milli_cpu for state in states if not state.devices)
+    wanted = scale * sum(n * shape.milli_cpu for shape, n in mix.shapes if shape.count)
+    wanted += max(0.0, scale * sum(n * shape.milli_cpu for shape, n in mix.shapes if not shape.count) - elsewhere)
+    quarters = round(40 * min(0.1, max(0.0, wanted / cpu - 0.9)))
+    return Weights().idle_node_milli * (1 - quarters / 4)
+
+
 def least_costs(
     pod: Pod,
     states: Sequence[NodeState],
@@ -113,7 +128,7 @@ def least_costs(
         reserved: Nodes kept from this pod.
     """
     typical = kinds(mix)
-    weights = Weights()
+    weights, idle = Weights(), idle_milli(mix, states)
     found: dict[str, float] = {}
     for state in states:
         model = state.devices[0].device.model if state.devices else ""
@@ -122,7 +137,7 @@ def least_costs(
             cost = phi(typical, values, model, state.free.milli_cpu - pod.requests.milli_cpu, after) - before
             cost += TIE * sum(after)
             if pod.ask is not None and not any(device.users for device in state.devices if device.device.is_healthy):
-                cost += weights.idle_node_milli
+                cost += idle
             if pod.ask is not None:
                 cost += weights.contention * max(pod.ask.total_milli_gpu, 300) * levels.get(model, 0.0)
             if state.node.name in reserved:
