@@ -153,9 +153,8 @@ class Together:
         """
         away = set(is_away)
         groups: dict[object, list[Pod]] = {}
-        for uid, pod in self._seated.items():
+        for pod in self._seated.values():
             groups.setdefault(pod.uid if self._is_late(pod) else key_of(pod) or pod.uid, []).append(pod)
-            assert uid == pod.uid
         self._leaving_since_s = {what: since_s for what, since_s in self._leaving_since_s.items() if what in groups}
         for what, pods in groups.items():
             members = self.roll.standing(what).ready if isinstance(what, tuple) else tuple(pods)
