@@ -12,6 +12,7 @@ from typing import Any
 
 from binpack.arrivals import class_of
 from binpack.simulate import OURS, Outcome, Setting, simulate
+from binpack.tally import Tally
 from binpack.trace import load_nodes, load_pods, traces
 
 ROOT = Path(__file__).parents[2]
@@ -92,15 +93,21 @@ def run(cell: Cell) -> dict[str, Any]:
         AssertionError: An independent count found a device given twice, or a refused pod that would have fitted.
     """
     arrived: Counter[str] = Counter()
-    cpu_pods_on_gpu_nodes = 0
+    on_gpu_nodes = astray = 0
     nodes = load_nodes("openb-all" if cell.column == MIXED else "openb")
+    elsewhere = Tally(node for node in nodes if not node.devices)
     with_devices = {node.name for node in nodes if node.devices}
 
     def note(outcome: Outcome) -> None:
-        nonlocal cpu_pods_on_gpu_nodes
+        nonlocal on_gpu_nodes, astray
         arrived[class_of(outcome.pod)] += 1
-        if outcome.pod.ask is None and outcome.berth is not None:
-            cpu_pods_on_gpu_nodes += outcome.berth.node in with_devices
+        if outcome.pod.ask is not None or outcome.berth is None:
+            return
+        if outcome.berth.node in with_devices:
+            on_gpu_nodes += 1
+            astray += elsewhere.where_it_fits(outcome.pod) is not None
+        else:
+            elsewhere.book(outcome.pod, outcome.berth)
 
     result = simulate(nodes, load_pods(cell.trace), cell.setting, on_outcome=note)
     unallocated = result.unallocated_at[100]
@@ -114,7 +121,8 @@ def run(cell: Cell) -> dict[str, Any]:
         "arrived": dict(sorted(arrived.items())),
         "failed": dict(sorted(result.failed_pods_at_100.items())),
         "moves": result.moves,
-        "cpu_pods_on_gpu_nodes": cpu_pods_on_gpu_nodes,
+        "cpu_pods_on_gpu_nodes": on_gpu_nodes,
+        "cpu_pods_astray": astray,  # of them, while a node without devices had room
         "cpu_ms_per_decision": round(1000 * result.decision_cpu_s / max(1, result.arrived), 4),
         "sources": sources(cell.column),
     }

@@ -56,14 +56,15 @@ def verdicts(rows: Sequence[Row], cells: Mapping[str, Mapping[str, Any]]) -> lis
     ]
     mixed = [cell for cell in cells.values() if cell["column"] == MIXED]
     if mixed:
-        strays = sum(cell["cpu_pods_on_gpu_nodes"] for cell in mixed)
+        astray = sum(cell["cpu_pods_astray"] for cell in mixed)
+        on_gpu_nodes = sum(cell["cpu_pods_on_gpu_nodes"] for cell in mixed)
         came = sum(cell["arrived"].get("cpu", 0) for cell in mixed)
         found.append(
             Verdict(
                 what="default with 310 nodes without GPUs: CPU pods on GPU nodes",
-                target="none while there is room",
-                measured=f"{strays} of {came}",
-                is_reached=strays == 0,
+                target="none while others have room",
+                measured=f"{astray} of {came}; {on_gpu_nodes - astray} when no other had room",
+                is_reached=astray == 0,
             )
         )
     times = [row.ours[LEARNT].cpu_ms for row in rows if LEARNT in row.ours]

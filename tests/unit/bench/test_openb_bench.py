@@ -28,7 +28,8 @@ def a_result(trace: str, column: str, seed: int, percent: float, **failed: int) 
         "arrived": {"1gpu": 100, "8gpu": 10},
         "failed": {name.removeprefix("n_"): n for name, n in failed.items()},
         "moves": 0,
-        "cpu_pods_on_gpu_nodes": 0,
+        "cpu_pods_on_gpu_nodes": 3,
+        "cpu_pods_astray": 0,
         "cpu_ms_per_decision": 0.2,
         "sources": openb_cells.sources(column),
     }
