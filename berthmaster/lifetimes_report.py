@@ -20,6 +20,7 @@ def as_json(result: LifeResult, trace: str) -> dict[str, Any]:
         "trace": trace,
         "mix": setting.mix,
         "load_ratio": setting.load_ratio,
+        "moves_ratio": setting.moves_ratio,
         "days": setting.days,
         "gpus": result.gpus,
         "arrived_pods": result.arrived,
@@ -30,6 +31,7 @@ def as_json(result: LifeResult, trace: str) -> dict[str, Any]:
         "pending_pod_hours": _hours(result.pending_pod_hours),
         "stranded_gpu_hours": round(result.stranded_gpu_hours, 1),
         "wanted_gpu_hours": round(result.wanted_gpu_hours, 1),
+        "moves": result.moves,
         "waiting_at_end": dict(result.waiting_at_end),
         "faults": list(result.faults),
         "wall_s": round(result.wall_s, 3),
@@ -59,6 +61,8 @@ def show(report: Mapping[str, Any]) -> None:
         f"{report['stranded_gpu_hours']:,.0f} GPU-hours ({report['wanted_gpu_hours']:,.0f} of them wanted); "
         f"unallocated {100 * report['unallocated_gpu_ratio']:.2f} % on average"
     )
+    if report["moves_ratio"]:
+        console.print(f"{report['moves']} pods were moved, {report['moves'] / (24 * report['days']):.1f} an hour")
     if report["faults"]:
         console.print(f"[red]faults: {report['faults'][:5]}[/]")
     else:

@@ -62,7 +62,8 @@ _AT_THE_END: Final = 2**31  # a milestone that no arrivals pass
     type=float,
     default=0.0,
     show_default=True,
-    help="When a pod finds no room, others may be moved for it: up to this part of the pods placed so far.",
+    help="When a pod finds no room, others may be moved for it: up to this part of the pods placed so far; "
+    "with --lifetimes within any hour up to this part of the pods in place.",
 )
 @click.option(
     "--bound",
@@ -116,7 +117,13 @@ def command(
     _refuse_mixed(context, is_lifetimes=load_ratio is not None)
     if load_ratio is not None:
         leaving = LifeSetting(
-            policy=policy, seed=seed, load_ratio=load_ratio, days=days, warm_up_days=warm_up_days, mix=mix
+            policy=policy,
+            seed=seed,
+            load_ratio=load_ratio,
+            days=days,
+            warm_up_days=warm_up_days,
+            mix=mix,
+            moves_ratio=moves_ratio,
         )
         _run_lifetimes(nodes, pods, leaving, json_out)
         return
@@ -150,9 +157,7 @@ def command(
 
 def _refuse_mixed(context: click.Context, *, is_lifetimes: bool) -> None:
     """Refuse options that say nothing about the kind of run asked for."""
-    foreign = (
-        ("arrive", "batch", "moves_ratio", "has_bound", "placements") if is_lifetimes else ("days", "warm_up_days")
-    )
+    foreign = ("arrive", "batch", "has_bound", "placements") if is_lifetimes else ("days", "warm_up_days")
     given = [
         parameter.opts[0]
         for parameter in context.command.params

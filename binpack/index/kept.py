@@ -1,11 +1,12 @@
 """Nodes left to drain for the pods that need several whole devices of one node, before they wait and while they do.
 
 Wherever pods come and go, small ones fill every hole at once, and a pod that needs several whole devices would wait
-until a node empties by chance. So nodes are *kept* for such pods: one for each that waits, and as many as are usually
-there and not running now (`binpack.index.ahead`): of the nodes that could ever hold them, those on which most of the
-opening is free already, so that one that is kept stays so until it is of use. Everybody else goes there only where no
-other node has room, and then first to the kept nodes that are furthest from being of use. All nodes that could hold the
-pods are besides filled in one fixed order, so that the same ones stay full and the same ones drain.
+until a node empties by chance. So nodes are *kept* for such pods: one for each that waits; and of pods that need a node
+each, as many as are usually there and not running now (`binpack.index.ahead`). Of the nodes that could ever hold them
+those are kept on which most of the opening is free already, so that one that is kept stays so until it is of use.
+Everybody else goes there only where no other node has room, and then first to the kept nodes that are furthest from
+being of use. All nodes that could hold a pod that needs a node for itself are besides filled in one fixed order, also
+while none is missing once some have left, so that the same ones stay full and the same ones drain.
 
 A kept node is never refused to anybody: nothing that fits waits for this. What is kept follows from the books and from
 what is usual. The idea is that of a drain in batch systems (backfilling around a reservation: Lifka 1995; Mu'alem &
@@ -34,12 +35,16 @@ _ORDER_MILLI: Final = 2_000.0  # from the first to the last node of the fixed or
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """How many openings of so many devices to keep on these slots, (n,); the slots' places in the order, 0 to 1."""
+    """How many openings of so many devices to keep on these slots, (n,).
+
+    `places` are those of the slots in the order of names, 0 to 1, and `is_ordered` says whether others fill them in it.
+    """
 
     devices: int
     slots: Ints
     openings: int
     places: Floats
+    is_ordered: bool
 
 
 class Kept:
@@ -55,7 +60,7 @@ class Kept:
                 hold are added up: where one runs more often than usual, less of the other is expected.
         """
         self._arrays = arrays
-        found: dict[tuple[int, bytes], tuple[Ints, int, float]] = {}
+        found: dict[tuple[int, bytes], tuple[Ints, int, float, bool]] = {}
         for one in expected:
             pod = one.pod
             if pod.ask is None or not asks_several(pod):
@@ -63,14 +68,16 @@ class Kept:
             slots = np.flatnonzero(_could_hold(arrays, pod) & eligibility.mask(pod.constraints)[: arrays.count])
             if len(slots):
                 key = (pod.ask.count, slots.tobytes())
-                _, waiting, missing = found.get(key, (slots, 0, 0.0))
-                found[key] = (slots, waiting + one.waiting, missing + one.missing)
+                _, waiting, missing, leave = found.get(key, (slots, 0, 0.0, False))
+                found[key] = (slots, waiting + one.waiting, missing + one.missing, leave or one.leaves)
         ordered = sorted(found.items(), key=lambda item: (-item[0][0], len(item[1][0]), item[0][1]))
-        self._wanted = [
-            _Wanted(devices, slots, openings, np.argsort(np.argsort(arrays.order[slots])) / len(slots))
-            for (devices, _), (slots, waiting, missing) in ordered
-            if (openings := max(waiting, round(missing))) > 0
-        ]
+        self._wanted = []
+        for (devices, _), (slots, waiting, missing, leave) in ordered:
+            is_node_each = _is_node_each(arrays, devices, slots)
+            openings = max(waiting, round(missing)) if is_node_each else waiting
+            if openings > 0 or (leave and is_node_each):
+                places = np.argsort(np.argsort(arrays.order[slots])) / len(slots)
+                self._wanted.append(_Wanted(devices, slots, max(0, openings), places, is_ordered=is_node_each))
 
     def __bool__(self) -> bool:
         """Return whether any node is kept at all."""
@@ -91,8 +98,18 @@ class Kept:
             opening_milli = free[:, -wanted.devices :].sum(axis=1)
             nearest = np.lexsort((-places, free.sum(axis=1), -opening_milli))[: wanted.openings]
             taken[slots[nearest]] = True
-            cost[slots] += _ORDER_MILLI * places
+            if wanted.is_ordered:
+                cost[slots] += _ORDER_MILLI * places
             cost[slots[nearest]] += _STEP_MILLI * (1 + opening_milli[nearest] // WHOLE_MILLI)
+
+
+def _is_node_each(arrays: Arrays, devices: int, slots: Ints) -> bool:
+    """Return whether no node could hold two such pods.
+
+    Smaller openings come by themselves more often, and to keep them would put nodes of all sizes into one order.
+    """
+    held = np.array([one.devices for one in arrays.classes], np.int64)[arrays.node_class[slots]]
+    return bool((held < 2 * devices).all())
 
 
 def asks_several(pod: Pod) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from binpack.arrivals import milli_gpu_of
+from binpack.index.kept import asks_several
 from binpack.index.mix import Mix, Shape, shape_of
 from binpack.lifetimes.values import CUT_RATIO, Lived
 from fleet.device import WHOLE_MILLI
@@ -52,6 +53,12 @@ def mix_by_load(lived: Sequence[Lived]) -> Mix:
     for one in lived:
         weights[shape_of(one.pod)] += round(one.life_s)
     return Mix.of(weights)
+
+
+def usual(lived: Sequence[Lived], devices: int) -> list[tuple[Pod, float]]:
+    """Return how many pods of several whole devices the mix by load means at a moment, with all devices in use."""
+    rate = rate_per_s(lived, devices, 1.0)
+    return [(one.pod, rate * one.life_s / len(lived)) for one in lived if asks_several(one.pod)]
 
 
 def drawn(lived: Sequence[Lived], rate: float, until_s: float, seed: int) -> Iterator[Arrival]:

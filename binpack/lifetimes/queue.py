@@ -98,6 +98,15 @@ class Queue:
         if not len(found):
             return None
         number = min(found.tolist(), key=lambda shape: self._waiting[shape][0].number)
+        return self.pop(self._waiting[number][0].pod)
+
+    def first(self, pod: Pod) -> Pod:
+        """Return the pod of this shape that has waited longest; one waits."""
+        return self._waiting[self._number[pod.requests, pod.ask]][0].pod
+
+    def pop(self, pod: Pod) -> Waiting:
+        """Return the pod of this shape that has waited longest, and let it wait no more; one waits."""
+        number = self._number[pod.requests, pod.ask]
         first = self._waiting[number].popleft()
         self._has_waiting[number] = bool(self._waiting[number])
         return first

@@ -13,8 +13,9 @@ from binpack.arrivals import class_of, milli_gpu_of
 from binpack.index import Index, mix_of
 from binpack.index.ahead import Ahead, Present, kind_of
 from binpack.index.kept import asks_several
-from binpack.lifetimes.drawing import Arrival, cut, drawn, mix_by_load, rate_per_s
+from binpack.lifetimes.drawing import Arrival, cut, drawn, mix_by_load, rate_per_s, usual
 from binpack.lifetimes.meter import Meter
+from binpack.lifetimes.moving import Moving
 from binpack.lifetimes.queue import Queue, Waiting, shape_of
 from binpack.lifetimes.values import LifeResult, LifeSetting, Lived
 from binpack.peers import PEERS
@@ -89,9 +90,11 @@ class _Run:
         self._queue = Queue(nodes, list(dict.fromkeys(shape_of(one.pod) for one in lived)))
         self._tally = Tally(nodes)
         self._meter = Meter(WHOLE_MILLI * self._gpus, self._from_s)
-        self._ahead = Ahead()
+        self._ahead = Ahead(usual(lived, self._gpus) if setting.mix == "given" else ())
         self._several: dict[Hashable, Pod] = {}
         self._running = Counter[Hashable]()
+        self._moving = Moving(self._index, setting.moves_ratio) if self._index and setting.moves_ratio > 0 else None
+        self._moves_before = 0
         self._leaving: list[tuple[float, int, Pod, Berth]] = []
         self._arrived = self._refused = 0
         self._offered_milli_s = 0.0
@@ -105,6 +108,8 @@ class _Run:
             self._leave_until(arrival.at_s)
             self._pass_to(arrival.at_s)
             self._arrive(number, arrival)
+            if self._moving is not None:
+                self._make_room(self._moving, arrival.at_s)
             on_progress(arrival.at_s / self._until_s)
         self._leave_until(self._until_s)
         self._pass_to(self._until_s)
@@ -120,6 +125,7 @@ class _Run:
             stranded_gpu_hours=self._meter.stranded_gpu_hours,
             wanted_gpu_hours=self._meter.wanted_gpu_hours,
             waiting_at_end=dict(sorted(Counter(map(class_of, self._queue)).items())),
+            moves=self._moving.moves - self._moves_before if self._moving is not None else 0,
             faults=tuple(self._faults + self._tally.faults),
             decision_s=self._decision_s,
             wall_s=perf_counter() - started,
@@ -150,22 +156,32 @@ class _Run:
         self._decision_s += perf_counter() - at
         if not isinstance(answer, Placement):
             return False
-        pod, berth = waiting.pod, answer.berth
-        for books in (self._policy, self._queue):
-            books.take(pod, berth)
+        self._policy.take(waiting.pod, answer.berth)
+        if self._moving is not None:
+            self._moving.took(waiting.pod, answer.berth)
+        self._started(waiting, answer.berth, now_s)
+        return True
+
+    def _started(self, waiting: Waiting, berth: Berth, now_s: float) -> None:
+        """Note what the policy has placed and booked."""
+        pod = waiting.pod
+        self._queue.take(pod, berth)
         self._tally.book(pod, berth)
         self._meter.allocate(pod, 1)
         self._note(pod, now_s, 1)
         heapq.heappush(self._leaving, (now_s + waiting.life_s, waiting.number, pod, berth))
-        return True
 
     def _leave_until(self, now_s: float) -> None:
         """Let everything leave that ends by then, and give the room to pods that wait."""
         while self._leaving and self._leaving[0][0] <= now_s:
             at_s, _, pod, berth = heapq.heappop(self._leaving)
             self._pass_to(at_s)
+            if self._moving is not None:
+                berth = self._moving.berth_of(pod.uid)
             for books in (self._policy, self._queue):
                 books.give_back(pod, berth)
+            if self._moving is not None:
+                self._moving.gave_back(pod.uid)
             self._tally.unbook(pod, berth)
             self._meter.allocate(pod, -1)
             self._note(pod, at_s, -1)
@@ -177,6 +193,31 @@ class _Run:
             self._note(waiting.pod, now_s)
             if not self._start(waiting, now_s):
                 raise AssertionError(f"{waiting.pod.name} fits {node} by one count and not by the other")
+
+    def _make_room(self, moving: Moving, now_s: float) -> None:
+        """Move pods for some of those that wait, where it is time for it; then let others onto what was left."""
+        if now_s < self._from_s:
+            self._moves_before = moving.moves
+        if not len(self._queue) or not moving.is_time(now_s):
+            return
+        for pod in moving.looked_at(self._queue.kinds()):
+            while self._queue.is_waiting(pod):
+                at = perf_counter()
+                found = moving.make_room(self._queue.first(pod), now_s)
+                self._decision_s += perf_counter() - at
+                if found is None:
+                    break
+                placement, shifts = found
+                waiting = self._queue.pop(pod)
+                for shift in shifts:
+                    moved, source = shift.movable.pod, shift.movable.berth
+                    self._queue.take(moved, shift.target)
+                    self._queue.give_back(moved, source)
+                    self._tally.move(moved, source, shift.target)
+                self._meter.wait(waiting.pod, -1)
+                self._started(waiting, placement.berth, now_s)
+                for shift in shifts:
+                    self._let_in(shift.movable.berth.node, now_s)
 
     def _note(self, changed: Pod, now_s: float, running: int = 0) -> None:
         """Tell our index who runs and who waits, as the planner does, where it makes a difference."""

@@ -33,6 +33,7 @@ class LifeSetting:
         warm_up_days: How long before that; None = the longest life, after which a cluster without limits would have
             forgotten that it started empty.
         mix: As in the openb protocol: "given" = the policy knows the demand mix, "learn" = it learns from arrivals.
+        moves_ratio: Pods moved within any hour, at most this part of the pods in place; 0 = placed pods stay.
     """
 
     policy: str = OURS
@@ -41,6 +42,7 @@ class LifeSetting:
     days: float = 30.0
     warm_up_days: float | None = None
     mix: str = MIXES[0]
+    moves_ratio: float = 0.0
 
     def problems(self) -> list[str]:
         """Return everything that is wrong with the setting."""
@@ -55,6 +57,10 @@ class LifeSetting:
             wrong.append(f"warm-up is {self.warm_up_days}, wanted 0 to {MOST_DAYS}")
         if self.mix not in MIXES:
             wrong.append(f"mix {self.mix!r} is none of {', '.join(MIXES)}")
+        if not 0 <= self.moves_ratio <= 1:
+            wrong.append(f"moves is {self.moves_ratio}, wanted 0 to 1")
+        if self.moves_ratio > 0 and self.policy != OURS:
+            wrong.append(f"only {OURS} moves pods")
         return wrong
 
 
@@ -72,6 +78,7 @@ class LifeResult:
         stranded_gpu_hours: Free GPU time while a pod that asks GPU waited.
         wanted_gpu_hours: Of it no more than what the waiting pods asked at each moment.
         waiting_at_end: Pods still waiting, by class.
+        moves: Pods moved, after the warm-up.
         faults: Over-allocations and refused pods that an independent count could have placed; any is a fault.
         decision_s: Time in the policy; wall_s: the whole run.
     """
@@ -86,6 +93,7 @@ class LifeResult:
     stranded_gpu_hours: float
     wanted_gpu_hours: float
     waiting_at_end: Mapping[str, int]
+    moves: int
     faults: tuple[str, ...]
     decision_s: float
     wall_s: float

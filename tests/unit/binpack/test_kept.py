@@ -83,6 +83,37 @@ def test_nodes_are_kept_for_who_is_missing_though_nobody_waits() -> None:
     assert index.place(one) == free.place(one)
 
 
+def test_once_some_have_left_nodes_fill_in_order_of_names_though_none_is_missing() -> None:
+    nodes = [seat("a", (1000,) * 4), seat("b", (0, 1000, 1000, 1000))]
+    index, free, one = Index(nodes), Index(nodes), pod("one", ask=chosen())
+    assert where(free, one) == "b", "best fit"
+    big = pod("big", ask=chosen(4))
+    index.keep_for([Expected(pod=big, waiting=0)])
+    assert where(index, one) == "b"
+    index.keep_for([Expected(pod=big, waiting=0, leaves=True)])
+    assert where(index, one) == "a"
+    index.keep_for([Expected(pod=pod("two", ask=chosen(2)), waiting=0, missing=3.0, leaves=True)])
+    assert where(index, one) == "b", "two such pods share a node: its openings come by themselves"
+
+
+def test_that_some_left_is_known_as_long_as_they_are_usual() -> None:
+    ahead, big = Ahead(), pod("big", ask=chosen(4))
+
+    def leaves(now_s: float, running: int) -> list[bool]:
+        present = {"big": Present(pod=big, running=running, waiting=0)} if running else {}
+        return [one.leaves for one in ahead.expected(present, now_s)]
+
+    assert [leaves(0.0, 1), leaves(60.0, 2), leaves(120.0, 1), leaves(180.0, 3)] == [[False], [False], [True], [True]]
+    assert leaves(400_000.0, 0) == []
+    assert leaves(400_060.0, 1) == [False]
+
+
+def test_what_is_known_to_be_usual_is_missing_from_the_first_look_on() -> None:
+    big = pod("big", ask=chosen(4))
+    (found,) = Ahead([(big, 2.5), (pod("same", ask=chosen(4)), 0.5)]).expected({}, 1e9)
+    assert (found.waiting, found.missing) == (0, 3.0)
+
+
 def missing(ahead: Ahead, now_s: float, running: int, waiting: int = 0) -> float:
     present = {"big": Present(pod=pod("big", ask=chosen(4)), running=running, waiting=waiting)}
     (found,) = ahead.expected(present if running or waiting else {}, now_s)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from berthmaster.commands.simulate import command
+from binpack.index import Index
 from binpack.lifetimes import LIFETIME_POLICIES, LifeSetting, Lived, simulate_lifetimes
 from binpack.lifetimes.drawing import cut, drawn, mix_by_load, rate_per_s
 from binpack.lifetimes.meter import Meter
+from binpack.lifetimes.moving import Moving
 from binpack.lifetimes.queue import Queue, Waiting, shape_of
 from binpack.tally import Tally
 from binpack.trace import load_lives, load_nodes, load_pods
@@ -37,6 +40,41 @@ def test_every_policy_keeps_the_books_and_lets_nobody_wait_who_fits(policy: str)
     assert result.stranded_gpu_hours <= result.unallocated_gpu_ratio * result.gpus * 0.2 * 24 + 1e-6
     assert result.total_pending_gpu_hours > 0
     assert sum(result.waiting_at_end.values()) > 0
+
+
+def test_moves_keep_the_books_and_their_budget_and_ours_alone_may_make_them() -> None:
+    setting = LifeSetting(load_ratio=1.0, days=0.2, warm_up_days=0.4, seed=4, moves_ratio=0.03)
+    result = simulate_lifetimes(NODES, LIVED, setting)
+    assert result.faults == ()
+    assert result.moves > 0
+    plain = simulate_lifetimes(NODES, LIVED, replace(setting, moves_ratio=0.0))
+    assert plain.moves == 0
+    assert (plain.arrived, plain.offered_ratio) == (result.arrived, result.offered_ratio)
+    assert replace(setting, policy="fgd").problems() == ["only berthmaster moves pods"]
+    assert replace(setting, moves_ratio=-1).problems() == ["moves is -1, wanted 0 to 1"]
+
+
+def test_no_more_is_moved_within_an_hour_than_the_part_of_the_pods_in_place() -> None:
+    """Each of two nodes with a half-used device gives way to a pod of two, if one pod of three may be moved."""
+    index = Index([seat(name, (1000, 1000)) for name in "abc"])
+    moving, small = Moving(index, 0.34), [pod(f"s{n}", ask=share(400)) for n in range(3)]
+    for one, name in zip(small, "abc", strict=True):
+        berth = Berth(node=name, devices=("0",))
+        index.take(one, berth)
+        moving.took(one, berth)
+    assert moving.make_room(pod("big", ask=chosen(2)), 0.0) is not None
+    assert moving.moves == 1
+    assert moving.make_room(pod("big2", ask=chosen(2)), 3599.0) is None, "one in an hour"
+    assert moving.make_room(pod("big2", ask=chosen(2)), 3600.0) is not None
+    assert moving.moves == 2
+
+
+def test_waiting_kinds_are_looked_at_every_ten_minutes_largest_first() -> None:
+    moving = Moving(Index([]), 0.1)
+    assert [moving.is_time(at_s) for at_s in (0.0, 599.0, 600.0, 601.0)] == [True, False, True, False]
+    kinds = [(pod(f"p{n}", ask=chosen(n)), 1) for n in (2, 8, 1, 4, 3)]
+    looked_at = moving.looked_at([*kinds, (pod("cpu"), 1)])
+    assert [one.name for one in looked_at] == ["p8", "p4", "p3", "p2"]
 
 
 def test_every_policy_meets_the_same_arrivals_and_a_run_repeats() -> None:
