@@ -84,8 +84,8 @@ def test_nodes_are_kept_for_who_is_missing_though_nobody_waits() -> None:
 
 
 def test_once_some_have_left_nodes_fill_in_order_of_names_though_none_is_missing() -> None:
-    nodes = [seat("a", (1000,) * 4), seat("b", (0, 1000, 1000, 1000))]
-    index, free, one = Index(nodes), Index(nodes), pod("one", ask=chosen())
+    nodes = [seat("a", (1000,) * 4), seat("b", (500, 1000, 1000, 1000))]
+    index, free, one = Index(nodes), Index(nodes), pod("half", ask=share(500))
     assert where(free, one) == "b", "best fit"
     big = pod("big", ask=chosen(4))
     index.keep_for([Expected(pod=big, waiting=0)])
