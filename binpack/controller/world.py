@@ -255,7 +255,9 @@ class World:
 
     def _keep_nodes(self) -> None:
         """Let nodes drain for the pods that need several whole devices, waiting or usual."""
-        self.index.keep_for(self.several.expected(self.waiting_for_room(), self._now_s()))
+        expected = self.several.expected(self.waiting_for_room(), self._now_s())
+        if expected is not None:
+            self.index.keep_for(expected)
 
     def decided(self, planned: Pod) -> Pod | None:
         """Return a pod of the decided batch as it is now, if what was decided still holds for it.

@@ -57,10 +57,6 @@ class Ahead:
         self._leaves: set[Hashable] = set()
         self._looked_s: float | None = None if not self._usual else float("inf")
 
-    def __bool__(self) -> bool:
-        """Return whether anything is usual."""
-        return bool(self._usual)
-
     def expected(self, present: Mapping[Hashable, Present], now_s: float) -> list[Expected]:
         """Count what is there now and return what to keep nodes for.
 
