@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from ortools.sat.python import cp_model
 
+from binpack.solver import rounding
 from binpack.solver.instance import Budget, Instance, PodGroup, Solution, left_out, overdrawn, value
 from binpack.solver.relax import Prices, no_prices
 from fleet.plan import SolveStatus
@@ -27,6 +28,8 @@ _STATUS = {
     cp_model.INFEASIBLE: SolveStatus.INFEASIBLE,
     cp_model.UNKNOWN: SolveStatus.UNKNOWN,
 }
+# Of the deterministic time, at most, for the two small instances that rounding begins with.
+_ROUNDING_RATIO = 0.1
 _Terms = list[tuple[cp_model.IntVar, int]]
 _HAS_ANSWER = (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE)
 
@@ -56,22 +59,85 @@ def solve(instance: Instance, budget: Budget, prices: Prices | None = None, *, n
     """
     prices = prices or no_prices(instance)
     *higher, _ = _open_tiers(instance)
+    spent_s, rounded = 0.0, None
+    if not higher:
+        hint, spent_s = _rounded(instance, budget, prices, near_enough)
+        instance = replace(instance, hint=hint)
+        gap = _gap(instance, prices)
+        rounded = Solution(
+            status=SolveStatus.OPTIMAL if gap <= near_enough else SolveStatus.FEASIBLE,
+            uses=hint,
+            bound=value(instance, hint) - gap,
+            deterministic_s=spent_s,
+        )
+        # The whole is harder than its parts: with less time left than they took it is not begun.
+        if gap <= near_enough or budget.deterministic_s - spent_s < spent_s:
+            return rounded
     kept = list(range(len(instance.columns))) if higher else _worth_keeping(instance, prices)
     small = replace(
         instance,
         columns=tuple(instance.columns[column] for column in kept),
         hint=tuple(instance.hint[column] for column in kept),
     )
-    solution = _solve(small, budget, prices, higher, near_enough)
+    solution = _solve(small, budget, prices, higher, near_enough, spent_s)
     if not solution.uses:
-        return solution
+        if rounded is None or solution.status is not SolveStatus.UNKNOWN:
+            return solution
+        return replace(rounded, deterministic_s=solution.deterministic_s)
     uses = [0] * len(instance.columns)
     for column, times in zip(kept, solution.uses, strict=True):
         uses[column] = times
     return replace(solution, uses=tuple(uses))
 
 
-def _solve(instance: Instance, budget: Budget, prices: Prices, higher: Sequence[int], near_enough: int) -> Solution:
+def _rounded(instance: Instance, budget: Budget, prices: Prices, near_enough: int) -> tuple[tuple[int, ...], float]:
+    """Return the hint, or what rounding the relaxation makes better, and the deterministic time that it took.
+
+    First everything that the relaxation uses in full is settled. What that leaves out, or pays for that the relaxation
+    does not, is mended with more left open: the patterns of the kinds of pods left out, then those of all kinds that
+    the relaxation places in part.
+    """
+    best, spent_s = instance.hint, 0.0
+    whole = rounding.floors(prices.uses)
+    start, kinds = whole, frozenset[int]()
+    is_last = not whole
+    while not is_last:
+        part = rounding.part(instance, rounding.freed(instance, whole, kinds), start)
+        if part is None:
+            break
+        is_last = bool(kinds) and kinds == rounding.open_kinds(instance, prices.uses)
+        left_s = budget.deterministic_s - spent_s
+        within_s = left_s if is_last else min(left_s, _ROUNDING_RATIO * budget.deterministic_s)
+        solution = _solve(part.instance, replace(budget, deterministic_s=within_s), prices, (), near_enough)
+        spent_s += solution.deterministic_s
+        if not solution.uses:
+            break
+        start = part.whole(solution.uses)
+        missing = left_out(instance, start)
+        is_allowed = not any(n and group.tier for group, n in zip(instance.pods, missing, strict=True))
+        if is_allowed and value(instance, start) < value(instance, best):
+            best = start
+        if _gap(replace(instance, hint=best), prices) <= near_enough:
+            break
+        still_out = frozenset(group for group, n in enumerate(missing) if n)
+        kinds = still_out if not kinds and still_out else rounding.open_kinds(instance, prices.uses)
+        is_last = is_last or not kinds
+    return best, spent_s
+
+
+def _gap(instance: Instance, prices: Prices) -> int:
+    """Return how far the hint may lie above the optimum, as the relaxation alone proves it."""
+    return value(instance, instance.hint) - _constant(instance, prices) - _floor(instance, prices)
+
+
+def _solve(
+    instance: Instance,
+    budget: Budget,
+    prices: Prices,
+    higher: Sequence[int],
+    near_enough: int,
+    spent_s: float = 0.0,
+) -> Solution:
     model = cp_model.CpModel()
     variables = _variables(model, instance)
     _each_node_takes_one_column(model, variables, instance)
@@ -82,7 +148,7 @@ def _solve(instance: Instance, budget: Budget, prices: Prices, higher: Sequence[
         if group.tier > max(higher, default=0):
             model.add(pods_out == 0)
 
-    spent_s, is_proven = 0.0, True
+    is_proven = True
     for tier in higher:
         demand = _sum(_demand_left_out(variables, instance, tier))
         model.minimize(demand)
@@ -96,7 +162,7 @@ def _solve(instance: Instance, budget: Budget, prices: Prices, higher: Sequence[
         instance = replace(instance, hint=_values(solver, variables))
         _hint(model, variables, instance)
     terms, constant = _reduced_cost(variables, instance, prices)
-    floor = _floor(instance, prices)
+    floor = _floor(instance, prices, max(higher, default=0))
     goal = model.new_int_var(floor, max(floor, value(instance, instance.hint) - constant), "")
     model.add(_sum([*terms, (goal, -1)]) == 0)
     model.add_hint(goal, value(instance, instance.hint) - constant)
@@ -125,7 +191,7 @@ def _open_tiers(instance: Instance) -> list[int]:
 
 def _worth_keeping(instance: Instance, prices: Prices) -> list[int]:
     """Return the columns that may be in an answer better than the hint, and the hint's own."""
-    gap = value(instance, instance.hint) - _constant(instance, prices) - _floor(instance, prices)
+    gap = _gap(instance, prices)
     return [
         number
         for number, column in enumerate(instance.columns)
@@ -133,14 +199,21 @@ def _worth_keeping(instance: Instance, prices: Prices) -> list[int]:
     ]
 
 
-def _floor(instance: Instance, prices: Prices) -> int:
-    """Return below what the reduced cost of no answer falls: nearly 0, and how far below is rounding."""
+def _floor(instance: Instance, prices: Prices, top: int = 0) -> int:
+    """Return below what the reduced cost of no answer falls: nearly 0, and how far below is rounding.
+
+    Args:
+        instance: The instance.
+        prices: Of its relaxation.
+        top: No pod of a higher tier may be left out.
+    """
     of_columns = sum(
         min(0, prices.reduced(column)) * _most(instance, number) for number, column in enumerate(instance.columns)
     )
     of_pods = sum(
         min(0, _price_left_out(instance, group) - price) * group.count
         for group, price in zip(instance.pods, prices.pods, strict=True)
+        if group.tier <= top
     )
     return of_columns + of_pods
 

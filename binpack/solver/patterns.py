@@ -17,7 +17,7 @@ import numpy as np
 from binpack.index.arrays import Floats, Ints
 from binpack.index.reservation import Reserve
 from binpack.solver.instance import Column, Instance, PodGroup
-from binpack.solver.relax import Prices, prices
+from binpack.solver.relax import Prices, Relaxation
 from binpack.solver.sketch import Rows, Sketch, Steps, Trail
 
 # Costs are kept in this fraction of a milli-GPU.
@@ -133,7 +133,8 @@ def generate(columns: Columns, sketch: Sketch, draft: Sequence[Seating], effort:
     for row in range(len(whole.node), len(seeds.node)):
         columns.add(seeds, row)
     _add(columns, sketch.taken(sketch.empty, from_empty, _cheapest(from_empty, sketch.counts, effort.singles)))
-    found = prices(columns.instance())
+    relaxation = Relaxation()
+    found = relaxation.prices(columns.instance())
     for _ in range(effort.rounds):
         before = len(columns.columns)
         for rows in _beams(sketch, seeds, from_seeds, found, effort, 1):
@@ -142,7 +143,7 @@ def generate(columns: Columns, sketch: Sketch, draft: Sequence[Seating], effort:
             _add(columns, rows)
         if len(columns.columns) == before:
             break
-        found = prices(columns.instance())
+        found = relaxation.prices(columns.instance())
     return found, float(whole.cost.sum())
 
 

@@ -5,6 +5,7 @@ Scoring is the index's own, so a pattern costs exactly what the index would char
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -152,29 +153,38 @@ class Sketch:
         counts = np.zeros((len(node), len(self.pods)), np.int64)
         cost = np.zeros(len(node))
         trails: list[Trail] = [()] * len(node)
-        for row, (number, pods) in enumerate(seatings):
-            here = np.array([row])
-            for group, positions in pods:
-                price = self._replay(arrays, scorer, group, here, positions) + float(self._surcharge[group, number])
-                counts[row, group] += 1
-                cost[row] += price
-                trails[row] = (*trails[row], (group, tuple(positions), price))
+        # The first pods of all rows at once, kind by kind, then the second ones, and so on.
+        for place in range(max((len(pods) for _, pods in seatings), default=0)):
+            by_group: dict[int, list[int]] = defaultdict(list)
+            for row, (_, pods) in enumerate(seatings):
+                if place < len(pods):
+                    by_group[pods[place][0]].append(row)
+            for group, rows in by_group.items():
+                here, given = np.array(rows), [seatings[row][1][place][1] for row in rows]
+                price = self._replay(arrays, scorer, group, here, given) + self._surcharge[group, node[here]]
+                counts[here, group] += 1
+                cost[here] += price
+                for row, positions, of_one in zip(rows, given, price.tolist(), strict=True):
+                    trails[row] = (*trails[row], (group, tuple(positions), of_one))
         return Rows(arrays=arrays, node=node, counts=counts, cost=cost, trails=tuple(trails))
 
-    def _replay(self, arrays: Arrays, scorer: Scorer, group: int, row: Ints, positions: tuple[int, ...]) -> float:
-        """Book a pod on these devices of one row; return by how much the potential rose."""
+    def _replay(
+        self, arrays: Arrays, scorer: Scorer, group: int, rows: Ints, positions: Sequence[tuple[int, ...]]
+    ) -> Floats:
+        """Book a pod on these devices of each row; return by how much the potential rose, (n,)."""
         pod = self.pods[group]
-        given, after = self._devices(arrays, scorer, pod, row, np.array([-1]))
+        given, after = self._devices(arrays, scorer, pod, rows, np.full(len(rows), -1))
         if pod.ask is None:
-            price = float(scorer.score(self._classes[group], row)[0][0])
+            price = scorer.score(self._classes[group], rows)[0].astype(np.float64)
         else:
             if pod.ask.kind is not AskKind.CLASSIC:
                 given = np.zeros_like(given)
-                given[0, list(positions)] = True
-            price = float(scorer.lesser(pod.ask, row, given)[0] - scorer.phi(row)[0])
-        _book(arrays, pod, row, given, after)
-        scorer.renew(row)
-        return price if pod.ask is None else price + float(scorer.phi(row)[0])
+                for row, chosen in enumerate(positions):
+                    given[row, list(chosen)] = True
+            price = scorer.lesser(pod.ask, rows, given) - scorer.phi(rows)
+        _book(arrays, pod, rows, given, after)
+        scorer.renew(rows)
+        return price if pod.ask is None else price + scorer.phi(rows)
 
     @staticmethod
     def _devices(arrays: Arrays, scorer: Scorer, pod: Pod, rows: Ints, position: Ints) -> tuple[Bools, Ints]:

@@ -12,6 +12,9 @@ from binpack.solver.question import Answer, Question, Seat
 from binpack.solver.sketch import Sketch
 from fleet.device import AskKind
 
+# Of the cost: to prove the last ten-thousandth of a batch of hundreds of pods took as long as all before it.
+_NEAR_ENOUGH_RATIO = 1e-4
+
 
 def solve(question: Question, budget: Budget, effort: Effort | None = None) -> Answer:
     """Return the best answer found within the deterministic budget; the same on every machine.
@@ -30,7 +33,8 @@ def solve(question: Question, budget: Budget, effort: Effort | None = None) -> A
     )
     prices, draft_cost = generate(columns, sketch, _draft(question, sketch), effort or Effort())
     instance = columns.instance()
-    solution = solve_instance(instance, budget, prices, near_enough=UNIT)
+    near_enough = max(UNIT, int(_NEAR_ENOUGH_RATIO * abs(value(instance, instance.hint))))
+    solution = solve_instance(instance, budget, prices, near_enough=near_enough)
     answer = Answer(status=solution.status, patterns=len(instance.columns), deterministic_s=solution.deterministic_s)
     if not solution.uses:
         return answer
