@@ -471,6 +471,23 @@ async def test_a_selector_beyond_the_planners_cel_is_left_to_kube_scheduler(pier
     assert devices_of(await pier.claim("one")) == ["d1"]
 
 
+async def test_selectors_that_would_take_all_time_or_memory_hold_up_nobody(pier: Pier) -> None:
+    """The API server takes them: a name for every level, each a list twice as long as the one below."""
+    await publish_alike(pier, 4)
+    levels = 22  # here four million elements for each device; kube-scheduler, which gets the pod, only counts them
+    text = f"v{levels}.size() > 0"
+    for level in range(levels, 0, -1):
+        text = f"cel.bind(v{level},v{level - 1}+v{level - 1},{text})"
+    await pier.add_claim("sums", [request("gpu", pier.device_class, selectors=[f"cel.bind(v0,[1],{text})"])])
+    await pier.add_pod("greedy", claim="sums")
+    await pier.add_claim("one", [request("gpu", pier.device_class)])
+    await pier.add_pod("user", claim="one")
+    pinned = await pier.quay.bound("user")
+    assert len(pins(pinned)) == 1
+    greedy = await eventually(lambda: pier.quay.pod("greedy"), lambda pod: not gates_of(pod), within_s=60.0)
+    assert pins(greedy) == []
+
+
 async def test_a_bare_pod_gets_its_devices_and_is_steered_to_them(pier: Pier) -> None:
     _, second = nodes_of(pier)
     await pier.publish(second, [device("only")])
