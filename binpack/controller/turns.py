@@ -166,7 +166,13 @@ class Turns:
         """Send successors of pods that move to the seats that are kept for them; return the others."""
         others: list[Pod] = []
         for pod in batch:
-            seat = self._world.moves.seat_for(pod)
+            try:
+                seat = self._world.moves.seat_for(pod)
+            except Exception:
+                # Broad on purpose: one move that we fail on must not stop everybody's planning.
+                self._metrics.faults.labels("move").inc()
+                log.exception("whether a seat waits for %s cannot be told", pod.key)
+                seat = None
             if seat is None:
                 others.append(pod)
             else:

@@ -137,10 +137,16 @@ class Usher:
         now_s = self._clock.monotonic_s()
         if not self._preempts or not self._budgets.is_known or now_s < self._preempts_at_s:
             return
+        self._guarded(lambda: self._look_for_seats(now_s))
+        self._preempts_at_s = self._after_work(now_s)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
-            self._look_for_seats(now_s)
-        finally:
-            self._preempts_at_s = self._after_work(now_s)
+            work()
+        except Exception:
+            # Broad on purpose: one seat, or one fault of the planner, must not stop pods that want none.
+            self._metrics.faults.labels("seat").inc()
+            log.exception("seats could not be dealt with")
 
     def _after_work(self, began_s: float) -> float:
         """Return when work that began then may be done again: others need the time, too."""
@@ -171,10 +177,8 @@ class Usher:
         world, now_s = self._world, self._clock.monotonic_s()
         if not world.together.seated or now_s < self._settles_at_s:
             return
-        try:
-            self._settle(now_s)
-        finally:
-            self._settles_at_s = self._after_work(now_s)
+        self._guarded(lambda: self._settle(now_s))
+        self._settles_at_s = self._after_work(now_s)
 
     def _settle(self, now_s: float) -> None:
         world = self._world

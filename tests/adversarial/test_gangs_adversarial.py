@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binpack.books import Holding, holding_at
-from binpack.controller import preempting
+from binpack.controller import preempting, usher
+from binpack.controller.moves import Moves
 from binpack.controller.writer import Outcome
 from binpack.fairness import weight_of
 from binpack.gangs.roll import Call, Group, Roll
@@ -20,7 +21,7 @@ from binpack.tenants import Tenants
 from fleet import labels
 from fleet.node import Node
 from fleet.plan import Reason
-from fleet.pod import Owner, Phase, Pod
+from fleet.pod import Berth, Owner, Phase, Pod
 from tests.support.builders import a_node, a_pod
 from tests.support.planning import running
 
@@ -245,3 +246,32 @@ async def test_a_podgroup_that_vanishes_half_way_gives_the_seats_back() -> None:
 def test_a_weight_that_is_none_is_none(text: str) -> None:
     weight = weight_of(text)
     assert weight is None or 0.001 <= weight <= 1000
+
+
+# -- faults of our own -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["seat_standings", "seat_by_preemption"])
+async def test_a_fault_about_seats_stops_nobody_who_wants_none(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError(name)
+
+    monkeypatch.setattr(usher, name, fails)
+    async with running([a_node("n1", gpus=1), a_node("n2")]) as bridge:
+        bridge.see(low(), urgent(), urgent("seated", seat=Berth(node="n1", devices=("0",))), a_pod("plain"))
+        await bridge.pass_s(20)
+        assert bridge.writer.pods["uid-plain"].pinned_node
+        assert bridge.value("berthmaster_faults_total", where="seat") > 0
+        assert bridge.value("berthmaster_faults_total", where="turn") == 0
+
+
+async def test_a_fault_about_moves_stops_nobodys_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("seat")
+
+    monkeypatch.setattr(Moves, "seat_for", fails)
+    async with running([a_node("n1", gpus=1)]) as bridge:
+        bridge.see(a_pod("plain", whole=1))
+        await bridge.pass_s(5)
+        assert bridge.writer.pods["uid-plain"].pinned_node == "n1"
+        assert bridge.value("berthmaster_faults_total", where="turn") == 0
