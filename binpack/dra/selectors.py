@@ -2,7 +2,7 @@
 
 The language is that of the CEL project's own evaluator with its `cel.bind`, optional and string extensions; added here
 are Kubernetes' quantities and semantic versions. What Kubernetes has beyond that (sets, lists, `find` of expressions,
-addresses) does not compile, and the claim says `UnmodelledSelector`. So does what would cost too much: everybody else
+addresses) does not compile, and its pods are left to kube-scheduler. So is what would cost too much: everybody else
 waits meanwhile. Source: Kubernetes, "Common Expression Language", and DeviceSelector of resource.k8s.io/v1.
 """
 
