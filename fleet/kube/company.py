@@ -24,6 +24,7 @@ from fleet.pod import Owner
 _OF_REPLICAS = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 _ALL_ADDRESSES = ("", "0.0.0.0")  # noqa: S104  what pods write for it; nothing is bound here
 _HONOR = "Honor"
+MOST_RULES = 128  # of one pod: each is judged on every node
 
 
 def guest_of(meta: MetaObject, spec: PodSpecObject, owner: Owner | None) -> Guest:
@@ -35,7 +36,8 @@ def guest_of(meta: MetaObject, spec: PodSpecObject, owner: Owner | None) -> Gues
     ports = _ports(spec)
     affinity = spec.affinity
     is_plain = affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None)
-    if is_plain and not spec.topology_spread_constraints and not ports:
+    is_plain = is_plain and not spec.topology_spread_constraints and not ports
+    if is_plain or has_too_many_rules(spec):
         return _plain(meta.namespace, own, replica_of, is_leaving)
     towards, away = _terms(affinity, meta.namespace)
     return _with_wishes(
@@ -48,6 +50,19 @@ def guest_of(meta: MetaObject, spec: PodSpecObject, owner: Owner | None) -> Gues
         away,
         ports,
     )
+
+
+def has_too_many_rules(spec: PodSpecObject) -> bool:
+    """Return True for a pod with more rules about other pods than are read; they are kube-scheduler's to keep."""
+    affinity = spec.affinity
+    kinds = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity is not None else ()
+    many = len(spec.topology_spread_constraints or ()) + sum(
+        len(kind.required_during_scheduling_ignored_during_execution or ())
+        + len(kind.preferred_during_scheduling_ignored_during_execution or ())
+        for kind in kinds
+        if kind is not None
+    )
+    return many > MOST_RULES
 
 
 def preferred_nodes(affinity: AffinityObject | None) -> tuple[tuple[int, NodeTerm], ...]:

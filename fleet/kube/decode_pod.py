@@ -12,7 +12,7 @@ from fleet.constraints import NodeConstraints, NodeTerm, Requirement, Toleration
 from fleet.dra import PodClaim
 from fleet.errors import DecodeError
 from fleet.kube.asks import ask_of
-from fleet.kube.company import guest_of, preferred_nodes
+from fleet.kube.company import MOST_RULES, guest_of, has_too_many_rules, preferred_nodes
 from fleet.kube.decode_gang import gang_of, seat_of
 from fleet.kube.decode_move import moving_to_of
 from fleet.kube.objects import (
@@ -242,6 +242,8 @@ def _unmodelled(meta: MetaObject, spec: PodSpecObject) -> tuple[str, ...]:
         names.append("gang (spec.workloadRef)")
     if any(_is_hollow_when_pinned(spread) for spread in spec.topology_spread_constraints or ()):
         names.append("hard topology spread with minDomains")
+    if has_too_many_rules(spec):
+        names.append(f"more than {MOST_RULES} rules about other pods")
     if spec.affinity is not None and _selects_namespaces(spec.affinity):
         names.append(labels.NAMESPACE_SELECTORS)
     if spec.volumes:

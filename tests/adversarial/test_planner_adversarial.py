@@ -215,3 +215,14 @@ async def test_no_pod_and_no_node_is_a_fault_of_the_planner(happened: list[tuple
             if labels.PLAN_GATE in pod.gates and pod.is_live and not pod.is_terminating and uid in bridge.world.pods:
                 is_known = uid in bridge.world.queue or uid in bridge.world.away or bridge.world.waiting.get(uid)
                 assert is_known or pod.seat or bridge.world.together.seated.get(uid), f"{pod.name} is nowhere"
+
+
+def test_more_rules_than_are_read_are_left_to_kube_scheduler() -> None:
+    def pod(count: int) -> Any:
+        rules = [{"topologyKey": f"k{i}", "labelSelector": {"matchLabels": {"app": "a"}}} for i in range(count)]
+        return pod_from(pod_object(pod_json(affinity={"podAntiAffinity": {required: rules}})))
+
+    assert pod(128).unmodelled == ()
+    assert len(pod(128).guest.anti) == 128
+    assert pod(129).unmodelled == ("more than 128 rules about other pods",)
+    assert pod(129).guest.anti == ()
