@@ -44,12 +44,13 @@ class Verdict:
 
 def verdicts(rows: Sequence[Row], cells: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
     """Return every target that these rows can judge."""
+    others = [row for row in rows if row.others is not None]
     found = [
         *_at_most(rows, _MOST, LEARNT, "mix learnt"),
         *_every(rows, LEARNT, "below FGD, mix learnt", "all", _is_below_fgd, _beside_fgd),
         *_every(rows, GIVEN, "mix given: as first described", f"+ {_SLACK}", _is_as_described, _beside_described),
         *_every(rows, FGD, "no class fails more than under FGD", "+ 2 % of its arrivals", _is_fair, _unfair),
-        *_every(rows, LEARNT, "other shuffles give the same", f"+- {_OTHER_SHUFFLES}", _is_alike, _beside_others),
+        *_every(others, LEARNT, "other shuffles give the same", f"+- {_OTHER_SHUFFLES}", _is_alike, _beside_others),
         *_gaps(rows, LEARNT, _GAP, _GAP_TRACES),
         *_at_most(rows, _MOST_MOVED, MOVED, "5 % moved"),
         *_gaps(rows, MOVED, _GAP_MOVED, len([row for row in rows if MOVED in row.ours])),

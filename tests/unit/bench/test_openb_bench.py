@@ -155,7 +155,10 @@ def test_targets_are_judged_only_where_there_are_cells() -> None:
     )  # FGD on the same sequences counts too
     assert "8gpu +20.0 %" in judged["no class fails more than under FGD"].measured
     assert judged["default with 310 nodes without GPUs: CPU pods on GPU nodes"].is_reached
-    assert not any("5 % moved" in what or "given" in what for what in judged)
+    assert not any("5 % moved" in what or "given" in what or "shuffles" in what for what in judged)
+    found |= results(a_result("default", LEARNT, OTHER_SEEDS[0], 4.7))
+    judged = {one.what: one for one in verdicts(rows(found), found)}
+    assert judged["other shuffles give the same"].measured == "0 of 1 traces; not default (4.70 after 4.50)"
 
 
 def test_the_tables_have_a_cell_for_every_heading() -> None:
