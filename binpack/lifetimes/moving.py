@@ -1,6 +1,6 @@
 """Moves that make room for waiting pods, where pods come and go; few at any time.
 
-Every ten minutes the kinds that wait are looked at, those that ask most GPU first. Within any hour no more pods are
+Every half hour the kinds that wait are looked at, those that ask most GPU first. Within any hour no more pods are
 moved than a part of the pods in place. A move takes no time here: what a pod costs while it is in two places is not
 counted.
 """
@@ -13,13 +13,15 @@ from typing import Final
 
 from binpack.index import Index
 from binpack.repack.rescue import Rescue
+from binpack.repack.room import Effort
 from binpack.repack.trial import Shift
 from fleet.plan import Placement
 from fleet.pod import Berth, Pod
 
-EVERY_S: Final = 600.0
+EVERY_S: Final = 1800.0
 _HOUR_S: Final = 3600.0
-_KINDS: Final = 4  # looked at each time: a search that finds nothing is the dear one
+_KINDS: Final = 2  # looked at each time: a search that finds nothing is the dear one
+_EFFORT: Final = Effort(nodes=4, depth=0)  # pods that give way make nobody else give way: a tenth of the time
 
 
 class Moving:
@@ -32,7 +34,7 @@ class Moving:
             index: Books what is decided.
             ratio: Moves within any hour over pods in place.
         """
-        self._rescue = Rescue(index)
+        self._rescue = Rescue(index, effort=_EFFORT)
         self._ratio = ratio
         self._in_place = 0
         self._moved_s: deque[float] = deque()
