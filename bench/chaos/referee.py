@@ -32,6 +32,8 @@ LOOK_EVERY_S = 0.5
 STUCK_S = 5.0
 # A device that died or a stranger that came so shortly before a binding could not be known to whoever bound.
 _RACE_S = 3.0
+# Events of pods that the planner itself made go: for urgent ones, or because their pins were beyond hope.
+_SENT_AWAY = ("Preempted", "PinnedNodeGone", "PinnedNodeRefusedTwice")
 FOREIGN = "bench.berthmaster.dev/foreign"
 
 
@@ -97,6 +99,7 @@ class Referee:
         self._torn_since_s: dict[str, float] = {}
         self._broken_gangs: set[str] = set()
         self._waits: dict[str, _Wait] = {}
+        self._unexplained: dict[str, str] = {}
         self.nodes = Collection(client, clock, paths.NODES, self._node_changed)
         self.pods = Collection(client, clock, paths.PODS, self._pod_changed)
 
@@ -119,6 +122,14 @@ class Referee:
         self.verdict.counts["full counts"] += 1
         for fault in over_allocated(self._in_full.values(), ours):
             self.verdict.over_allocated.append(f"count of everything: {fault}")
+
+    async def explain(self) -> None:
+        """Call pods lost of which nobody says why they went; where the watch was down, the events tell; called last."""
+        for event in await items(self._client, paths.events(self._namespace)):
+            uid = event["regarding"].get("uid", "")
+            if event["reason"] in _SENT_AWAY and self._unexplained.pop(uid, ""):
+                self.verdict.counts[f"went unseen: {event['reason']}"] += 1
+        self.verdict.lost += self._unexplained.values()
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -188,7 +199,7 @@ class Referee:
         elif node_of(pod) and node_of(pod) not in {one["metadata"]["name"] for one in self.nodes.objects.values()}:
             counts["went: with its node"] += 1
         else:
-            self.verdict.lost.append(f"{_name(pod)} on {node_of(pod) or 'no node'} is gone")
+            self._unexplained[uid] = f"{_name(pod)} on {node_of(pod) or 'no node'} is gone"
 
     # -- looks ---------------------------------------------------------------------------------------------------
 

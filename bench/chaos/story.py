@@ -82,6 +82,7 @@ async def play(cluster: Cluster, client: Client, clock: SystemClock, script: Scr
             finally:
                 coming.cancel()
         await referee.count_everything()
+        await referee.explain()
         waiting = sum(not pod["spec"].get("nodeName") for pod in referee.pods.objects.values())
         await load.end(referee.pods.objects)
         lists = referee.nodes.lists + referee.pods.lists
