@@ -1,6 +1,6 @@
 """Packing where pods leave: pending and stranded GPU-hours of our policy beside FGD and best fit.
 
-    python -m bench.lifetimes                               # every sixth node, 30 days, three loads, three policies
+    python -m bench.lifetimes                               # every sixth node, 30 days, three loads: hours
     python -m bench.lifetimes --every 1 --loads 1.0 --policies berthmaster,fgd     # the whole cluster: an hour a run
     python -m bench.lifetimes --instances PATH              # replicas of GPU inference services instead of the trace
 
