@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 SEEDS = tuple(range(42, 52))
 OTHER_SEEDS = tuple(range(901, 904))  # on which nothing was ever chosen
 MOVES_RATIO = 0.05
+MOVED_TRACES, MOVED_SEEDS = ("default", "gpuspec33", "gpushare100"), SEEDS[:3]  # minutes each: those with a target
 LEARNT, GIVEN, MOVED, FGD, MIXED = "learnt", "given", "moved", "fgd", "mixed"
 COLUMNS = (LEARNT, GIVEN, MOVED, FGD, MIXED)
 _PROTOCOL = ("binpack/arrivals.py", "binpack/simulate.py", "binpack/tally.py", "binpack/trace.py", "binpack/data")
@@ -76,9 +77,11 @@ def plan(chosen: Iterable[str] | None = None, columns: Iterable[str] = COLUMNS) 
         Cell(trace=trace, column=column, seed=seed)
         for seed in SEEDS
         for column in columns
-        if column != MIXED
+        if column in (LEARNT, GIVEN, FGD)
         for trace in names
     ]
+    if MOVED in columns:
+        found += [Cell(trace=t, column=MOVED, seed=seed) for seed in MOVED_SEEDS for t in MOVED_TRACES if t in names]
     if LEARNT in columns:
         found += [Cell(trace=trace, column=LEARNT, seed=seed) for trace in names for seed in OTHER_SEEDS]
     if MIXED in columns and "default" in names:
