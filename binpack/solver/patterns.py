@@ -25,6 +25,7 @@ UNIT: Final = 1024
 
 # A pattern is followed while it costs less than this beyond its worth: a further pod may make it worth its cost.
 _HOPE_MILLI: Final = 500.0
+_BACKLOG_PODS: Final = 1_000
 
 Seating = tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]
 
@@ -46,6 +47,11 @@ class Effort:
     depth: int = 2
     beam: int = 4
     widest: int = 256
+
+    @classmethod
+    def for_batch(cls, pods: int) -> Effort:
+        """Return what suits a batch: of thousands, more patterns than CP-SAT can weigh in its time make answers worse."""
+        return cls() if pods < _BACKLOG_PODS else cls(rounds=2)
 
 
 class Columns:

@@ -31,7 +31,9 @@ def solve(question: Question, budget: Budget, effort: Effort | None = None) -> A
         question.excerpt.reserve_price,
         question.unplaced_price,
     )
-    prices, draft_cost = generate(columns, sketch, _draft(question, sketch), effort or Effort())
+    prices, draft_cost = generate(
+        columns, sketch, _draft(question, sketch), effort or Effort.for_batch(sum(len(kind.uids) for kind in kinds))
+    )
     instance = columns.instance()
     near_enough = max(UNIT, int(_NEAR_ENOUGH_RATIO * abs(value(instance, instance.hint))))
     solution = solve_instance(instance, budget, prices, near_enough=near_enough)
