@@ -50,7 +50,7 @@ class Effort:
 
     @classmethod
     def for_batch(cls, pods: int) -> Effort:
-        """Return what suits a batch: more patterns than CP-SAT can weigh in its time make answers to thousands worse."""
+        """Return what suits a batch: more patterns than CP-SAT weighs in its time make answers to thousands worse."""
         return cls() if pods < _BACKLOG_PODS else cls(rounds=2)
 
 
