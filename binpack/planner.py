@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from binpack.booking import what_if
 from binpack.check import check
@@ -22,6 +23,8 @@ from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
 from fleet.pod import Pod
 
 __all__ = ["Verified", "draft", "filled", "improve", "plan_batch", "question_of", "verified"]
+
+_MOST_ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ def draft(index: Index, pods: Sequence[Pod], *, in_turn: bool = False) -> Plan:
     """
     with what_if(index) as booked:
         unplaced = _place_all(index, pods if in_turn else sorted(pods, key=hardest_first), booked)
+        unplaced += _settled(index, booked)
         placements = tuple(placement for _, placement in booked)
     cost = sum(placement.score for placement in placements) + price_left_out(pods, unplaced)
     return Plan(placements=placements, unplaced=tuple(unplaced), objective=cost)
@@ -100,6 +104,39 @@ def _place_all(index: Index, pods: Iterable[Pod], booked: list[tuple[Pod, Placem
             break
         waiting = [pod for pod, _ in lonely]
     return unplaced
+
+
+def _settled(index: Index, booked: list[tuple[Pod, Placement]]) -> list[Unplaced]:
+    """Place those anew whose topology spread others of the batch broke after them; return who then has no berth.
+
+    kube-scheduler takes the pins in an order of its own: each must hold beside all the others.
+    """
+    unplaced: list[Unplaced] = []
+    for _ in range(_MOST_ROUNDS):
+        shaken = [entry for entry in booked if _is_shaken(index, *entry)]
+        if not shaken:
+            return unplaced
+        for pod, placement in shaken:
+            index.give_back(pod, placement.berth)
+            booked.remove((pod, placement))
+        unplaced += _place_all(index, [pod for pod, _ in shaken], booked)
+    for pod, placement in [entry for entry in booked if _is_shaken(index, *entry)]:
+        index.give_back(pod, placement.berth)
+        booked.remove((pod, placement))
+        detail = f"others of the batch would break its topology spread on {placement.berth.node}"
+        unplaced.append(Unplaced(pod_uid=pod.uid, reason=Reason.INSUFFICIENT, detail=detail))
+    return unplaced
+
+
+def _is_shaken(index: Index, pod: Pod, placement: Placement) -> bool:
+    """Return True if the pod's hard spread does not hold any more with everybody booked."""
+    if not any(spread.is_hard for spread in pod.guest.spreads):
+        return False
+    company, node = index.company, placement.berth.node
+    company.leave(pod, node)
+    is_allowed = company.allows(pod, node)
+    company.enter(pod, node)
+    return not is_allowed
 
 
 def filled(index: Index, pods: Sequence[Pod], plan: Plan) -> Plan:
