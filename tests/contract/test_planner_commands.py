@@ -43,7 +43,7 @@ async def test_explain_says_where_a_pod_is_and_what_else_was_feasible(quay: Quay
     found = ask_json(harbour, "explain", f"{quay.namespace}/placed")
     assert found["pod"] == f"{quay.namespace}/placed"
     assert found["standing"] == "bound"
-    assert found["berth"] == {"node": node_of(pod), "devices": [note(pod, labels.DEVICES)]}
+    assert found["berth"] == {"node": node_of(pod), "devices": [note(pod, labels.DEVICES)], "choices": []}
     assert found["feasible_nodes"] == 2
     assert {option["node"] for option in found["options"]} == {"shown-0000", "shown-0001"}
     assert [option["node"] for option in found["options"] if option["is_taken"]] == [node_of(pod)]
