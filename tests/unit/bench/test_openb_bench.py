@@ -181,7 +181,6 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
     assert (tmp_path / "openb.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.skipif(not FILE.exists(), reason="the bench has not been run")
 def test_the_results_in_the_repository_hold_together() -> None:
     kept = Store(FILE)
     assert set(kept.cells) <= {cell.key for cell in plan()}
