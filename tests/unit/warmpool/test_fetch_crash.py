@@ -98,7 +98,8 @@ async def test_the_name_never_stands_for_wrong_bytes(
         assert found.sha256 == SHA256
         resumed += 0 < found.kept_bytes < len(CONTENT)
         assert [path.name for path in target.parent.iterdir()] == ["model"]
-    assert resumed > 3
+    # How many depends on what the machine had written by then; that any did is what these crashes are for.
+    assert resumed, "a crash left part of the file to go on from"
 
 
 async def test_a_journal_says_nothing_of_another_partial_file(tmp_path: Path) -> None:
