@@ -10,6 +10,8 @@ from binpack.check import check
 from binpack.controller.shares import standing_of
 from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
+from binpack.dra.desk import Desk
+from binpack.dra.floor import Floor
 from binpack.gangs.place import Effort, Refusal, place
 from binpack.gangs.roll import Key
 from binpack.preemption.choice import BudgetsOf
@@ -31,6 +33,7 @@ class WorldView:
 
     def __init__(self, world: World, now_s: float) -> None:
         self.tenants: Tenants = world.tenants
+        self.desk: Desk = world.desk
         self._world = world
         self._going = world.together.going(now_s)
         self._taken = world.together.seats_by_node()
@@ -46,7 +49,7 @@ class WorldView:
     def open_node(self, name: str) -> Node | None:
         """Return a node as pods see it that may be planned there; warm ones are drawn, not emptied."""
         state = self._world.node(name)
-        if state is None or state.blocked or self._world.yard.is_warm(name) or self._world.desk.held_on(name):
+        if state is None or state.blocked or self._world.yard.is_warm(name):
             return None
         return state.node
 
@@ -58,6 +61,10 @@ class WorldView:
             for uid, holding in self._world.ledger.holdings_on(name).items()
             if uid not in self._going and not (uid in tenants and tenants[uid].is_terminating)
         }
+
+    def leaves(self, uid: str) -> bool:
+        """Return True if a pod leaves already, or is gone."""
+        return uid in self._going or _is_leaving(self._world, uid)
 
     def allows(self, pod: Pod, name: str) -> bool:
         """Return True if no rule between pods forbids the node as it is now."""
@@ -111,7 +118,7 @@ def preemptors(world: World, now_s: float) -> Iterator[tuple[Pod, ...]]:
         record = world.waiting.get(uid)
         if record is None or record.reason not in CAPACITY or uid in world.away or uid in world.queue:
             continue
-        if pod.never_preempts or pod.resource_claims:
+        if pod.never_preempts:
             continue
         if not world.together.rests(("preempt", (pod.namespace, pod.gang)) if pod.gang else uid, now_s):
             units.append((-pod.priority, pod.created_at_s, uid, (pod,)))
@@ -151,6 +158,22 @@ def seat_standings(world: World, budgets_of: BudgetsOf, now_s: float, *, may_bre
             continue
         mine = {pod.uid for pod in pods}
         held = {uid: holding for uid, holding in world.ledger.holdings_on(name).items() if uid not in mine}
-        for standing in settle(state.node, held, world.tenants, pods, budgets_of, leaving=going, may_break=may_break):
+        floor = Floor(state.node, world.desk, leaves=lambda uid: uid in going or _is_leaving(world, uid), apart=mine)
+        for standing in settle(floor, held, world.tenants, pods, budgets_of, leaving=going, may_break=may_break):
             found[standing.pod.uid] = standing
     return found
+
+
+def keep_devices(world: World, standings: Mapping[str, SeatStanding]) -> None:
+    """Keep for every seat the devices that its pod's claims are to have, from nobody who has them now."""
+    for uid, standing in standings.items():
+        if uid not in world.away:
+            world.desk.keep(uid, standing.choices)
+
+
+def _is_leaving(world: World, uid: str) -> bool:
+    """Return True for a pod that is on its way out, or of which nothing is known any more: its claims become free."""
+    tenant = world.tenants.get(uid)
+    if tenant is not None:
+        return tenant.is_terminating
+    return uid not in world.pods and world.ledger.berth_of(uid) is None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.carrier import FIRST_PAUSE_S, Carrier, backoff_s
@@ -18,6 +19,7 @@ from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.preempting import (
     gangs_due,
     has_lesser_tenants,
+    keep_devices,
     plan_gang,
     preemptors,
     seat_by_preemption,
@@ -182,14 +184,18 @@ class Usher:
 
     def _settle(self, now_s: float) -> None:
         world = self._world
+        if not world.desk.is_synced and any(pod.resource_claims for pod in world.together.seated.values()):
+            return  # what their claims hold is not known yet, and nobody else with claims is planned meanwhile
         found = seat_standings(world, self._budgets.of, now_s, may_break=self._may_break)
+        keep_devices(world, found)
         for step in list(world.together.steps(found, world.away, now_s)):
             match step.step:
                 case Step.PIN:
                     for pod in step.pods:
                         if pod.seat is not None:
-                            world.depart(pod, pod.seat)
-                            self._start(self._carrier.carry(pod, pod.seat))
+                            berth = replace(pod.seat, choices=found[pod.uid].choices)
+                            world.depart(pod, berth)
+                            self._start(self._carrier.carry(pod, berth))
                 case Step.GIVE_UP:
                     self._give_up(step)
                 case Step.EVICT if self._preempts and self._budgets.is_known:

@@ -188,6 +188,7 @@ class World:
         self.queue.pop(pod.uid, None)
         self.away[pod.uid] = Away.WRITTEN
         self.ledger.assume(pod, berth, as_seat=True)
+        self.desk.keep(pod.uid, berth.choices)
 
     def seat_written(self, uid: str, seat: Berth | None) -> None:
         """Note that the API has taken a pod's seat, or that it was taken back."""
@@ -195,6 +196,8 @@ class World:
         if pod is None:
             return
         self.away.pop(uid, None)
+        if seat is None:
+            self.desk.keep(uid, ())
         pod = self.pods[uid] = self.ledger.wrote_seat(pod, seat)
         self.together.seen(pod)
         self._sort(pod, None)
@@ -206,6 +209,7 @@ class World:
         self.waiting.leave(uid)
         self.to_say.pop(uid, None)
         self._tries.pop(uid, None)
+        self.desk.keep(uid, ())
         self.yard.forget(uid)
 
     # -- turns -------------------------------------------------------------------------------------------------
@@ -338,6 +342,8 @@ class World:
         pod = self.pods.get(uid)
         if pod is None:
             return
+        if pod.seat is None:
+            self.desk.keep(uid, ())
         is_plannable = handling(pod) in (Handling.PIN, Handling.STEER) and not self.lookups.lacks(pod)
         if is_plannable and self.together.is_alone(pod):
             self.queue[uid] = pod

@@ -8,11 +8,12 @@ its capacity, draws more than its counters have, or was not asked for in this wa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fleet.dra import (
     Allocation,
+    ClaimChoice,
     DeviceClass,
     DeviceId,
     DeviceOption,
@@ -36,6 +37,7 @@ class DeviceRule(StrEnum):
     DEVICE_UNKNOWN = "claimed device does not exist"
     DEVICE_UNREACHED = "claimed device is not reached from the node"
     DEVICE_HELD = "claimed device is held by another claim"
+    DEVICE_KEPT = "claimed device is kept for a pod with a seat"
     DEVICE_TAINTED = "claimed device is tainted"
     CAPACITY = "capacity of a claimed device"
     COUNTERS = "shared counters of a pool"
@@ -53,6 +55,8 @@ class Published:
         classes: All device classes.
         rules: All device taint rules.
         node_labels: Of at least the nodes of the plan.
+        kept: By uid of a gated pod with a seat what is kept for it: nobody else's, though others may have it still.
+        going: Uids of pods that will be gone by then: what is reserved for them alone is free then.
     """
 
     claims: Mapping[str, ResourceClaim]
@@ -60,11 +64,13 @@ class Published:
     classes: Mapping[str, DeviceClass]
     rules: Sequence[TaintRule] = ()
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    kept: Mapping[str, Sequence[ClaimChoice]] = field(default_factory=dict)
+    going: frozenset[str] = frozenset()
 
 
 def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple[Violation, ...]:
     """Return every rule that the plan's choices of devices break."""
-    claims, node_labels = published.claims, published.node_labels
+    claims, node_labels = _after(published.claims, published.going), published.node_labels
     by_uid = {pod.uid: pod for pod in pods}
     concerned = [one for one in plan.placements if one.pod_uid in by_uid]
     if not any(by_uid[one.pod_uid].resource_claims or one.berth.choices for one in concerned):
@@ -73,6 +79,9 @@ def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple
     pools = {result.id[:2] for choice in choices for result in choice.allocation.results}
     slices = [one for one in published.slices if (one.driver, one.pool) in pools]
     audit = _Audit(claims, slices, published.classes, published.rules)
+    for uid, others in published.kept.items():
+        if uid not in by_uid:
+            audit.keep(result for choice in others for result in choice.allocation.results)
     names = {(claim.namespace, claim.name): claim.uid for claim in claims.values()}
     found: list[Violation] = []
     for placement in plan.placements:
@@ -89,6 +98,21 @@ def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple
                 rules += audit.usable(uid, node, node_labels.get(node, {}))
         found += [Violation(pod_uid=pod.uid, node=node, rule=rule) for rule in rules]
     return tuple(found)
+
+
+def _after(claims: Mapping[str, ResourceClaim], going: frozenset[str]) -> Mapping[str, ResourceClaim]:
+    """Return the claims as they are once these pods are gone: the last one's going frees what it was reserved for."""
+    if not going:
+        return claims
+
+    def is_freed(claim: ResourceClaim) -> bool:
+        users = {(one.group, one.resource, one.uid) for one in claim.reserved_for}
+        return bool(users) and users <= {("", "pods", uid) for uid in going}
+
+    return {
+        uid: replace(claim, allocation=None, reserved_for=()) if is_freed(claim) else claim
+        for uid, claim in claims.items()
+    }
 
 
 class _Audit:
@@ -119,9 +143,16 @@ class _Audit:
         self._given: dict[str, Allocation] = {}
         self._whole: dict[DeviceId, str] = {}
         self._parts: dict[DeviceId, list[DeviceResult]] = {}
+        self._kept: dict[DeviceId, list[DeviceResult]] = {}
         for claim in claims.values():
             if claim.allocation is not None:
                 self._hold(claim.uid, claim.allocation)
+
+    def keep(self, results: Iterable[DeviceResult]) -> None:
+        """Let nobody else have these devices, or as much of them."""
+        for result in results:
+            if not result.is_admin:
+                self._kept.setdefault(result.id, []).append(result)
 
     def give(self, uid: str, allocation: Allocation, node: str, labels: Mapping[str, str]) -> list[str]:
         """Hold an allocation; return the rules it breaks."""
@@ -175,6 +206,9 @@ class _Audit:
             is_shared = result.id in self._parts
             if result.id in self._whole or (is_shared and not result.share_id):
                 broken.append(DeviceRule.DEVICE_HELD)
+            kept = self._kept.get(result.id, ())
+            if kept and not (result.share_id and all(one.share_id for one in kept)):
+                broken.append(DeviceRule.DEVICE_KEPT)
         for taint in (*device.taints, *(rule.taint for rule in self._rules if _is_meant(rule, result))):
             is_harmless = taint.effect not in ("NoSchedule", "NoExecute")
             if not is_harmless and not any(one.tolerates(taint) for one in result.tolerations):
@@ -187,22 +221,25 @@ class _Audit:
             entry = self._devices.get(result.id)
             if entry is None or result.is_admin:
                 continue
+            parts = [*self._parts.get(result.id, ()), *self._kept.get(result.id, ())]
             for name, capacity in entry[0].capacity.items():
-                used = sum(dict(part.consumed).get(name, 0) for part in self._parts.get(result.id, ()))
-                if used > capacity.value:
+                if sum(dict(part.consumed).get(name, 0) for part in parts) > capacity.value:
                     broken.append(DeviceRule.CAPACITY)
-            if entry[0].uses and self._is_overdrawn(result.driver, result.pool):
+            sets = {counter_set for counter_set, _ in entry[0].uses}
+            if sets and self._is_overdrawn(result.driver, result.pool, sets):
                 broken.append(DeviceRule.COUNTERS)
         return broken
 
-    def _is_overdrawn(self, driver: str, pool: str) -> bool:
+    def _is_overdrawn(self, driver: str, pool: str, sets: set[str]) -> bool:
         drawn: dict[tuple[str, str, str, str], int] = {}
         for device_id, (device, _) in self._devices.items():
-            if device_id[:2] == (driver, pool) and (device_id in self._whole or device_id in self._parts):
-                for counter_set, amounts in device.uses:
-                    for name, amount in amounts:
-                        key = (driver, pool, counter_set, name)
-                        drawn[key] = drawn.get(key, 0) + amount
+            is_held = device_id in self._whole or device_id in self._parts or device_id in self._kept
+            if device_id[:2] != (driver, pool) or not is_held:
+                continue
+            for counter_set, amounts in device.uses:
+                for name, amount in amounts if counter_set in sets else ():
+                    key = (driver, pool, counter_set, name)
+                    drawn[key] = drawn.get(key, 0) + amount
         return any(amount > self._totals.get(key, 0) for key, amount in drawn.items())
 
     def _answers(self, claim: ResourceClaim, allocation: Allocation) -> list[str]:

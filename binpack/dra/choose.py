@@ -7,13 +7,13 @@ order and prioritised lists in theirs. A search that would take too long ends wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from binpack.dra.allocations import Pick, allocation_of
 from binpack.dra.amounts import consumed, fits
-from binpack.dra.books import Books, draw
+from binpack.dra.books import BookView, draw
 from binpack.dra.pools import Cell, PoolId, Reach
 from binpack.dra.value import TAINTED, Values, fits_counters
 from binpack.dra.wants import Want, Way, covers
@@ -65,7 +65,7 @@ Suitable = Callable[[Way], Sequence[Cell]]
 
 
 def choose(
-    node: str, wants: Sequence[Want], reach: Reach, suitable: Suitable, books: Books, values: Values
+    node: str, wants: Sequence[Want], reach: Reach, suitable: Suitable, books: BookView, values: Values
 ) -> Chosen | Refused:
     """Return devices for all claims, or why there are none.
 
@@ -74,7 +74,7 @@ def choose(
         wants: Claims without devices.
         reach: What the node reaches.
         suitable: Returns the devices of `reach` that a way allows, whoever has them.
-        books: What is held now.
+        books: What is held.
         values: Prices.
     """
     if len(wants) > _MOST_CLAIMS or sum(len(want.ways) for want in wants) > _MOST_REQUESTS:
@@ -90,13 +90,61 @@ def choose(
     return refused
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """Ways to satisfy claims on one node, the cheapest first found; `is_all` = there are no others that differ."""
+
+    choices: tuple[tuple[ClaimChoice, ...], ...]
+    is_all: bool
+
+
+Alike = Callable[[Cell], Hashable]
+
+
+def choose_each(
+    node: str,
+    wants: Sequence[Want],
+    reach: Reach,
+    suitable: Suitable,
+    books: BookView,
+    values: Values,
+    *,
+    alike: Alike,
+    most: int,
+) -> Ways:
+    """Return ways to give all claims their devices that differ in what they leave.
+
+    Args:
+        node: Where the pod would be.
+        wants: Claims without devices.
+        reach: What the node reaches.
+        suitable: Returns the devices of `reach` that a way allows, whoever has them.
+        books: What is held.
+        values: Prices.
+        alike: Equal for devices of the node that are as good as each other while nobody has any of them.
+        most: Ways to return; as many mean that there may be others.
+    """
+    if len(wants) > _MOST_CLAIMS or sum(len(want.ways) for want in wants) > _MOST_REQUESTS:
+        return Ways(choices=(), is_all=False)
+    found: list[tuple[ClaimChoice, ...]] = []
+    search = _Search(node, wants, reach, suitable, books, values)
+
+    def accept() -> bool:
+        found.append(tuple(search.choices()))
+        return len(found) >= most
+
+    search.alike, search.accept = alike, accept
+    is_cut = search.claim(0) or search.steps >= _MOST_STEPS
+    return Ways(choices=tuple(found), is_all=not is_cut)
+
+
 @dataclass(slots=True)
 class _Search:
     node: str
     wants: Sequence[Want]
     reach: Reach
     suitable: Suitable
-    books: Books
+    books: BookView
     values: Values
     steps: int = 0
     given: int = 0
@@ -108,11 +156,13 @@ class _Search:
     shared: dict[DeviceId, dict[str, int]] = field(default_factory=dict)
     sharers: dict[DeviceId, int] = field(default_factory=dict)
     drawn: dict[PoolId, dict[tuple[str, str], int]] = field(default_factory=dict)
+    alike: Alike | None = None
+    accept: Callable[[], bool] | None = None
 
     def claim(self, number: int) -> bool:
         """Allocate the claims from this one on."""
         if number == len(self.wants):
-            return True
+            return self.accept is None or self.accept()
         self.picks.append([])
         self.ways.append([])
         if self._request(number, 0):
@@ -170,9 +220,15 @@ class _Search:
         """Give `wanted` of these devices, in this order; each combination is tried once."""
         if wanted == 0:
             return self._request(claim, number + 1)
+        tried: set[Hashable] = set()
         for place, cell in enumerate(cells):
             if len(cells) - place < wanted:
                 return False
+            if self.alike is not None:
+                looks = (self.alike(cell), *sorted(self._consumed(cell).items()))
+                if looks in tried:
+                    continue
+                tried.add(looks)
             self.steps += 1
             if self.steps >= _MOST_STEPS:
                 return False

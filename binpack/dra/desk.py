@@ -1,7 +1,8 @@
 """What every resource claim holds and what a pod's claims could get on each node: a function of the API's objects.
 
 A claim holds the devices of its `status.allocation`. Until the API shows it, it holds what was decided here (`assume`),
-and within one plan what the plan gives it (`take`, `give_back`).
+and within one plan what the plan gives it (`take`, `give_back`). What is kept for a gated pod with a seat (`keep`) is
+nobody else's, though others may have it still.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from binpack.dra.books import Books
+from binpack.dra.books import Books, BookView
 from binpack.dra.check import Published, check_claims
-from binpack.dra.choose import Chosen, Obstacle, Refused, choose
+from binpack.dra.choose import Alike, Chosen, Obstacle, Refused, Ways, choose, choose_each
 from binpack.dra.fitting import Fitting
-from binpack.dra.pools import PoolId, Pools
+from binpack.dra.pools import Cell, PoolId, Pools
 from binpack.dra.selectors import Trouble
+from binpack.dra.shown import recorded_results
 from binpack.dra.value import Values
+from binpack.dra.wants import Way
 from binpack.dra.wishes import Pending, Wish, wish_of
 from fleet import labels
 from fleet.dra import (
@@ -58,6 +61,7 @@ class Desk:
         self._slice_pool: dict[str, PoolId] = {}
         self._assumed: dict[str, tuple[str, Allocation]] = {}
         self._planned: dict[str, Allocation] = {}
+        self._kept: dict[str, tuple[ClaimChoice, ...]] = {}
         self._has_room = False
         self._touched: set[str] = set()
         self._recorders: set[str] = set()
@@ -134,7 +138,7 @@ class Desk:
         if self.pools.set_node(name, node_labels):
             self._fitting.forget(name)
             self._moved(name)
-        if recorded or f"{_RECORDS}{name}" in self._recorders:
+        if recorded or recorder(name) in self._recorders:
             self._record(name, recorded)
 
     def remove_node(self, name: str) -> None:
@@ -174,6 +178,19 @@ class Desk:
             self._rebook(choice.claim_uid)
         self._has_room = had_room
 
+    def keep(self, pod_uid: str, choices: Iterable[ClaimChoice]) -> None:
+        """Let these be the devices that are kept for a gated pod, until it is let go of with none."""
+        choices = tuple(choices)
+        if choices == self._kept.get(pod_uid, ()):
+            return
+        if choices:
+            self._kept[pod_uid] = choices
+        else:
+            del self._kept[pod_uid]
+        results = [result for choice in choices for result in choice.allocation.results]
+        self._book(keeper(pod_uid), results)
+        self._has_room |= not choices
+
     # -- questions ---------------------------------------------------------------------------------------------
 
     def claims_of(self, pod: Pod) -> list[ResourceClaim]:
@@ -199,17 +216,51 @@ class Desk:
             return Pending(Reason.CLAIM_PENDING, "resource claims are not listed yet")
         return wish_of(pod, self._claim_named, self.allocation, self.classes)
 
-    def offer(self, node: str, wish: Wish) -> Chosen | Refused:
-        """Return devices on one node for what a wish wants, or why there are none."""
+    def offer(self, node: str, wish: Wish, books: BookView | None = None) -> Chosen | Refused:
+        """Return devices on one node for what a wish wants, or why there are none.
+
+        Args:
+            node: Where.
+            wish: What.
+            books: What is held, imagined; None = as it is.
+        """
         node_labels = self.pools.labels(node)
         if any(not allocation.reaches(node, node_labels) for allocation in wish.given):
             return Refused(Obstacle.HELD_ELSEWHERE)
         if not wish.wants:
             return Chosen(None, 0.0)
         reach = self.pools.reach(node)
-        return choose(
-            node, wish.wants, reach, lambda way: self._fitting.of(node, reach, way)[0], self.books, self._values
+        held = self.books if books is None else books
+        return choose(node, wish.wants, reach, lambda way: self._fitting.of(node, reach, way)[0], held, self._values)
+
+    def each(self, node: str, wish: Wish, alike: Alike, most: int) -> Ways:
+        """Return ways to give one node's devices to what a wish wants that differ in what they leave, see `choose_each`.
+
+        Args:
+            node: Where.
+            wish: What.
+            alike: Equal for devices of the node that are as good as each other.
+            most: Ways to return.
+        """
+        node_labels = self.pools.labels(node)
+        if any(not allocation.reaches(node, node_labels) for allocation in wish.given):
+            return Ways(choices=(), is_all=True)
+        if not wish.wants:
+            return Ways(choices=((),), is_all=True)
+        return choose_each(
+            node,
+            wish.wants,
+            self.pools.reach(node),
+            lambda way: self.suitable(node, way),
+            self.books,
+            self._values,
+            alike=alike,
+            most=most,
         )
+
+    def suitable(self, node: str, way: Way) -> tuple[Cell, ...]:
+        """Return the devices that a node reaches and a way allows, whoever has them."""
+        return self._fitting.of(node, self.pools.reach(node), way)[0]
 
     def troubles(self, node: str, wish: Wish) -> tuple[Trouble, ...]:
         """Return why devices of a node could not be judged for a wish."""
@@ -224,17 +275,24 @@ class Desk:
                 return name
         return ""
 
-    def held_on(self, node: str) -> frozenset[str]:
-        """Return the ids of a node's GPUs of which a claim holds any."""
+    def held_on(self, node: str, books: BookView | None = None) -> frozenset[str]:
+        """Return the ids of a node's GPUs of which a claim holds any; by imagined books, if they are given."""
+        held = self.books if books is None else books
         return frozenset(
             cell.id[2]
             for cell in self.pools.reach(node).cells
             if cell.id[0].startswith(labels.DRA_GPU_DRIVERS)
-            and any(not holder.startswith(_RECORDS) for holder in self.books.holders(cell.id))
+            and any(not holder.startswith(_RECORDS) for holder in held.holdings(cell.id))
         )
 
-    def violations(self, plan: Plan, pods: Sequence[Pod]) -> tuple[Violation, ...]:
-        """Return what the plan's choices of devices break now, as the independent verifier finds it."""
+    def violations(self, plan: Plan, pods: Sequence[Pod], *, going: Collection[str] = ()) -> tuple[Violation, ...]:
+        """Return what the plan's choices of devices break, as the independent verifier finds it.
+
+        Args:
+            plan: The plan.
+            pods: Of the plan.
+            going: Uids of pods that will be gone by then.
+        """
         claimants = {pod.uid for pod in pods if pod.resource_claims}
         if not any(one.pod_uid in claimants or one.berth.choices for one in plan.placements):
             return ()
@@ -248,6 +306,8 @@ class Desk:
             classes=self.classes,
             rules=self.pools.rules(),
             node_labels={node: self.pools.labels(node) for node in nodes},
+            kept=self._kept,
+            going=frozenset(going),
         )
         return check_claims(plan, pods, published)
 
@@ -256,7 +316,7 @@ class Desk:
         found: set[str] = set()
         for result in claim.allocation.results if claim.allocation is not None else ():
             if not result.is_admin and not result.share_id:
-                found |= set(self.books.holders(result.id)) - {claim.uid}
+                found |= {one for one in self.books.holdings(result.id) if not one.startswith(_KEEPER)} - {claim.uid}
         return tuple(sorted(found))
 
     def changed_since(self, clock: int) -> list[str]:
@@ -291,7 +351,13 @@ class Desk:
     def _rebook(self, uid: str) -> None:
         claim = self.claims.get(uid)
         allocation = self.allocation(claim) if claim is not None else None
-        moved = self.books.book(uid, allocation.results if allocation is not None else ())
+        moved = self._book(uid, allocation.results if allocation is not None else ())
+        if moved and allocation is None:
+            self._has_room = True
+
+    def _book(self, holder: str, results: Iterable[DeviceResult]) -> bool:
+        """Let these be all that somebody holds; return True if that moves anything."""
+        moved = self.books.book(holder, results)
         for pool_id in moved:
             pool = self.pools.pool(pool_id)
             nodes = pool.nodes if pool is not None else frozenset()
@@ -300,17 +366,11 @@ class Desk:
             else:
                 for node in nodes:
                     self._moved(node)
-        if moved and allocation is None:
-            self._has_room = True
+        return bool(moved)
 
     def _record(self, node: str, recorded: Iterable[str]) -> None:
-        holder = f"{_RECORDS}{node}"
-        wanted = frozenset(recorded)
-        results = tuple(
-            DeviceResult(request="", driver=cell.id[0], pool=cell.id[1], device=cell.id[2])
-            for cell in self.pools.reach(node).cells
-            if cell.id[0].startswith(labels.DRA_GPU_DRIVERS) and cell.id[2] in wanted
-        )
+        holder = recorder(node)
+        results = recorded_results(self.pools.reach(node).cells, recorded)
         if results:
             self._recorders.add(holder)
         else:
@@ -343,4 +403,15 @@ class Desk:
         self._fitting.clear()
 
 
+def keeper(pod_uid: str) -> str:
+    """Return under which name devices are held that are kept for a pod."""
+    return f"{_KEEPER}{pod_uid}"
+
+
+def recorder(node: str) -> str:
+    """Return under which name the GPUs of a node are held that pods have by their records."""
+    return f"{_RECORDS}{node}"
+
+
 _RECORDS: Final = "records of "
+_KEEPER: Final = "kept for "

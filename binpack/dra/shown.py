@@ -1,10 +1,14 @@
-"""A node as it is once the GPUs that resource claims hold count as used."""
+"""Nodes and claims in each other's eyes: GPUs that claims hold count as used, and those that records name as held."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from binpack.dra.pools import Cell
 from binpack.state import NodeState
+from fleet import labels
+from fleet.dra import DeviceResult
 
 
 def with_held(state: NodeState, held: frozenset[str]) -> NodeState:
@@ -27,3 +31,13 @@ def recorded_on(state: NodeState) -> tuple[str, ...]:
     if not state.node.is_sharing:
         return ()
     return tuple(device.device.id for device in state.devices if device.users)
+
+
+def recorded_results(cells: Iterable[Cell], recorded: Iterable[str]) -> tuple[DeviceResult, ...]:
+    """Return what pods hold by their records as if a claim did: all of these GPUs, by the ids that both give them."""
+    wanted = frozenset(recorded)
+    return tuple(
+        DeviceResult(request="", driver=cell.id[0], pool=cell.id[1], device=cell.id[2])
+        for cell in cells
+        if cell.id[0].startswith(labels.DRA_GPU_DRIVERS) and cell.id[2] in wanted
+    )

@@ -1,7 +1,8 @@
 """A seat for a pod that waits, or for a whole gang: where the fewest others must go for it. Nobody goes without one.
 
 A node is considered only with the devices that its pieces really make: the pod is fitted beside what would be left, by
-the definition of feasible (`binpack.fit`) and the ledger's own arithmetic (`binpack.books`).
+the definition of feasible (`binpack.fit`), the ledger's own arithmetic (`binpack.books`) and, where claims hold devices
+or are to, the choice of devices that every claim is given by (`binpack.dra.floor`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from binpack.books import Holding, account, holding_at
+from binpack.books import Holding, holding_at
 from binpack.demand import hardest_first
+from binpack.dra.choose import Refused
+from binpack.dra.desk import Desk
+from binpack.dra.floor import Floor
+from binpack.dra.wishes import Pending, Wish
 from binpack.fit import devices_for, mismatch, serves
 from binpack.preemption.choice import BudgetsOf, Price, fewest, price, spared
-from binpack.state import NodeState
 from binpack.tenants import Tenants
 from fleet.device import WHOLE_MILLI
+from fleet.dra import Allocation, ClaimChoice
 from fleet.node import Node
 from fleet.pod import Berth, Pod
 
@@ -44,6 +49,7 @@ class View(Protocol):
     """The cluster as a proposal needs it."""
 
     tenants: Tenants
+    desk: Desk
 
     def open_nodes(self) -> Iterable[str]:
         """Return the nodes that may be planned on and keep no seat yet."""
@@ -55,6 +61,10 @@ class View(Protocol):
 
     def staying(self, name: str) -> Mapping[str, Holding]:
         """Return what is held on a node by uid, without those who leave already."""
+        ...
+
+    def leaves(self, uid: str) -> bool:
+        """Return True if a pod leaves already, or is gone."""
         ...
 
     def allows(self, pod: Pod, name: str) -> bool:
@@ -75,17 +85,23 @@ def propose(unit: Sequence[Pod], view: View, budgets_of: BudgetsOf, *, may_break
         return None
     if len(unit) > 1 and any(pod.guest.has_rules for pod in unit):
         return None  # rules between its own members are not weighed here
-    desk = _Desk(view, budgets_of, min(pod.priority for pod in unit), may_break=may_break)
+    search = _Search(view, budgets_of, min(pod.priority for pod in unit), may_break=may_break)
     for pod in sorted(unit, key=hardest_first):
-        if not desk.seat(pod):
+        if not search.seat(pod):
             return None
-    return Proposal(seats=tuple(desk.seats), victims=tuple(desk.victims))
+    return Proposal(seats=tuple(search.seats), victims=tuple(search.victims))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seat:
+    devices: tuple[str, ...]
+    choices: tuple[ClaimChoice, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Offer:
     node: str
-    devices: tuple[str, ...]
+    seat: _Seat
     victims: tuple[Pod, ...]
     price: Price
 
@@ -100,7 +116,7 @@ def _shortage(pod: Pod, node: Node, holdings: Iterable[Holding]) -> int:
     return max(0, -milli_cpu) + max(0, -milli_gpu)
 
 
-class _Desk:
+class _Search:
     """The cluster while a unit is being seated."""
 
     def __init__(self, view: View, budgets_of: BudgetsOf, priority: int, *, may_break: bool) -> None:
@@ -111,6 +127,9 @@ class _Desk:
         self._priority = priority
         self._may_break = may_break
         self._names = sorted(view.open_nodes())
+        self._floors: dict[str, Floor] = {}
+        self._taken: dict[str, Allocation] = {}
+        self._wish: Wish | None = None
         self._changed: dict[str, dict[str, Holding]] = {}
         self._known: dict[tuple[object, ...], dict[str, _Offer]] = {}
         self._stale: dict[tuple[object, ...], set[str]] = {}
@@ -119,6 +138,10 @@ class _Desk:
 
     def seat(self, pod: Pod) -> bool:
         """Seat one pod where it costs least; False where it cannot be seated."""
+        wish = self._view.desk.wish(pod) if pod.resource_claims else None
+        if isinstance(wish, Pending):
+            return False
+        self._wish = wish
         rough = sorted(self._offers(pod), key=lambda offer: (offer.price, offer.node))
         offers: list[_Offer] = []
         for place, offer in enumerate(rough):
@@ -130,11 +153,12 @@ class _Desk:
         if not offers:
             return False
         best = min(offers, key=lambda offer: (offer.price, offer.node))
-        berth = Berth(node=best.node, devices=best.devices)
+        berth = self._berth(pod, best)
+        self._taken |= {choice.claim_uid: choice.allocation for choice in berth.choices}
         holdings = dict(self._held(best.node))
         for victim in best.victims:
             del holdings[victim.uid]
-        holdings[pod.uid] = holding_at(pod, best.node, best.devices or None)
+        holdings[pod.uid] = holding_at(pod, best.node, berth.devices or None)
         self._changed[best.node] = holdings
         for kind, offers_of_kind in self._known.items():
             offers_of_kind.pop(best.node, None)
@@ -143,12 +167,20 @@ class _Desk:
         self.victims += best.victims
         return True
 
+    def _berth(self, pod: Pod, offer: _Offer) -> Berth:
+        """Return the berth of an offer with devices for this pod's own claims: it may have been made to one like it."""
+        node, seat = self._view.open_node(offer.node), offer.seat
+        if self._wish is not None and node is not None:
+            gone = {victim.uid for victim in offer.victims}
+            seat = self._seat(pod, node, self._held(offer.node), gone) or seat
+        return Berth(node=offer.node, devices=seat.devices, choices=seat.choices)
+
     def _held(self, name: str) -> Mapping[str, Holding]:
         return self._changed[name] if name in self._changed else self._view.staying(name)
 
     def _offers(self, pod: Pod) -> list[_Offer]:
         """Return what `_rough` does; for pods of one kind only nodes that changed since are looked at again."""
-        kind = (pod.requests, pod.ask, pod.constraints, pod.guest)
+        kind = (pod.requests, pod.ask, pod.constraints, pod.guest, self._wish.key if self._wish is not None else ())
         known = self._known.get(kind)
         if known:
             for name in sorted(self._stale[kind]):
@@ -176,9 +208,8 @@ class _Desk:
                 continue
             held = self._held(name)
             going = {victim.uid for victim in self._view.tenants.below(name, self._priority)}
-            state = self._without(node, held, going)
-            if devices_for(pod, state) is not None:
-                near.append((_shortage(pod, node, held.values()), name))
+            if self._seat(pod, node, held, going) is not None:
+                near.append((_shortage(pod, node, held.values()) + self._lacking(node, held), name))
         offers: list[_Offer] = []
         before = self._summed
         for _, name in sorted(near)[:_MOST_NODES]:
@@ -207,15 +238,38 @@ class _Desk:
             return None
         held = self._held(name)
         candidates = [one for one in self._view.tenants.below(name, self._priority) if one.uid in held]
-        victims = choose(candidates, lambda uids: devices_for(pod, self._without(node, held, set(uids))) is not None)
+        victims = choose(candidates, lambda uids: self._seat(pod, node, held, set(uids)) is not None)
         if victims is None:
             return None
-        devices = devices_for(pod, self._without(node, held, {victim.uid for victim in victims}))
-        if devices is None:
+        seat = self._seat(pod, node, held, {victim.uid for victim in victims})
+        if seat is None:
             return None
         cost = price(victims, self._budgets_of, self.victims)
-        return _Offer(node=name, devices=devices, victims=victims, price=cost)
+        return _Offer(node=name, seat=seat, victims=victims, price=cost)
 
-    def _without(self, node: Node, held: Mapping[str, Holding], uids: set[str]) -> NodeState:
-        self._summed += len(held)
-        return account(node, [holding for uid, holding in held.items() if uid not in uids]).state
+    def _floor(self, node: Node) -> Floor:
+        floor = self._floors.get(node.name)
+        if floor is None:
+            floor = self._floors[node.name] = Floor(node, self._view.desk, leaves=self._view.leaves)
+        return floor
+
+    def _seat(self, pod: Pod, node: Node, held: Mapping[str, Holding], uids: set[str]) -> _Seat | None:
+        """Return what the pod would get once these pods are gone; None where that makes no room."""
+        floor = self._floor(node)
+        self._summed += len(held) + floor.width
+        gone = uids | {victim.uid for victim in self.victims}
+        scene = floor.later([holding for uid, holding in held.items() if uid not in uids], gone, self._taken)
+        devices = devices_for(pod, scene.state)
+        if devices is None:
+            return None
+        choices = floor.choices(self._wish, scene) if self._wish is not None else ()
+        return None if choices is None else _Seat(devices=devices, choices=choices)
+
+    def _lacking(self, node: Node, held: Mapping[str, Holding]) -> int:
+        """Return how many milli-devices the node lacks for the claims now."""
+        if self._wish is None:
+            return 0
+        floor = self._floor(node)
+        scene = floor.later(list(held.values()), {victim.uid for victim in self.victims}, self._taken)
+        answer = self._view.desk.offer(node.name, self._wish, scene.books)
+        return WHOLE_MILLI * max(1, answer.wanted - answer.free) if isinstance(answer, Refused) else 0

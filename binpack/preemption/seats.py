@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
-from binpack.books import Holding, account, holding_at
+from binpack.books import Holding, holding_at
+from binpack.dra.floor import Floor, Scene
+from binpack.dra.wishes import Pending, Wish
 from binpack.fit import refusal
 from binpack.preemption.choice import BudgetsOf, fewest
 from binpack.tenants import Tenants
-from fleet.node import Node
+from fleet.dra import Allocation, ClaimChoice
 from fleet.pod import Berth, Pod
 
 
@@ -29,22 +31,19 @@ class SeatStanding:
 
     Attributes:
         victims: Who must go, where it is HELD.
+        choices: Devices for its claims, once it is FREE; nobody else's until then.
         detail: Why it is LOST.
     """
 
     pod: Pod
     seating: Seating
     victims: tuple[Pod, ...] = ()
+    choices: tuple[ClaimChoice, ...] = ()
     detail: str = ""
 
 
-def fits_beside(pod: Pod, berth: Berth, node: Node, holdings: Collection[Holding]) -> bool:
-    """Return True if the pod could have exactly this berth beside these holdings."""
-    return not refusal(pod, berth, account(node, holdings).state)
-
-
 def settle(
-    node: Node,
+    floor: Floor,
     held: Mapping[str, Holding],
     tenants: Tenants,
     seats: Sequence[Pod],
@@ -59,7 +58,7 @@ def settle(
     what was planned for it.
 
     Args:
-        node: As pods see it that may be planned there.
+        floor: The node, with what is kept for these seats apart.
         held: What pods really hold there, by uid; no seats.
         tenants: The pods behind that.
         seats: Gated pods with a seat on this node.
@@ -67,46 +66,87 @@ def settle(
         leaving: Pods made to go of which the watch does not show it yet.
         may_break: Whether budgets may be broken where nothing else makes room.
     """
-    on_node = tenants.on(node.name)
+    on_node = tenants.on(floor.node.name)
     gone = {uid for uid in held if uid in leaving or (uid in on_node and on_node[uid].is_terminating)}
-    now = dict(held)
-    later = {uid: holding for uid, holding in held.items() if uid not in gone}
-    found: list[SeatStanding] = []
-    for pod in sorted(seats, key=lambda pod: (pod.priority, pod.created_at_s, pod.uid)):
-        seat = pod.seat
-        assert seat is not None
-        standing = _one(pod, seat, node, now, later, tenants, budgets_of, may_break=may_break)
-        for victim in standing.victims:
-            later.pop(victim.uid, None)
-        if standing.seating is not Seating.LOST:
-            now[pod.uid] = later[pod.uid] = holding_at(pod, node.name, seat.devices or None)
-        found.append(standing)
-    return tuple(found)
-
-
-def _one(
-    pod: Pod,
-    seat: Berth,
-    node: Node,
-    now: Mapping[str, Holding],
-    later: Mapping[str, Holding],
-    tenants: Tenants,
-    budgets_of: BudgetsOf,
-    *,
-    may_break: bool,
-) -> SeatStanding:
-    if fits_beside(pod, seat, node, now.values()):
-        return SeatStanding(pod=pod, seating=Seating.FREE)
-    if fits_beside(pod, seat, node, later.values()):
-        return SeatStanding(pod=pod, seating=Seating.LEAVING)
-    candidates = [] if pod.never_preempts else [t for t in tenants.below(node.name, pod.priority) if t.uid in later]
-    victims = fewest(
-        candidates,
-        lambda uids: fits_beside(pod, seat, node, [h for uid, h in later.items() if uid not in uids]),
-        budgets_of,
+    sums = _Sums(
+        floor=floor,
+        tenants=tenants,
+        budgets_of=budgets_of,
         may_break=may_break,
+        now=dict(held),
+        later={uid: holding for uid, holding in held.items() if uid not in gone},
+        gone=gone,
     )
-    if victims is None:
-        why = refusal(pod, seat, account(node, later.values()).state)
-        return SeatStanding(pod=pod, seating=Seating.LOST, detail=why)
-    return SeatStanding(pod=pod, seating=Seating.HELD, victims=victims)
+    in_order = sorted(seats, key=lambda pod: (pod.priority, pod.created_at_s, pod.uid))
+    return tuple(sums.stands(pod, pod.seat) for pod in in_order if pod.seat is not None)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sums:
+    """One node while its seats are settled one after another.
+
+    Attributes:
+        now: What is held there, with the seats so far.
+        later: The same without those who leave, or are made to go for the seats so far.
+        gone: The uids of those.
+        taken: What the claims of the seats so far are given, by uid.
+    """
+
+    floor: Floor
+    tenants: Tenants
+    budgets_of: BudgetsOf
+    may_break: bool
+    now: dict[str, Holding]
+    later: dict[str, Holding]
+    gone: set[str]
+    taken: dict[str, Allocation] = field(default_factory=dict)
+
+    def stands(self, pod: Pod, seat: Berth) -> SeatStanding:
+        """Return how one seat stands, and count on what it takes."""
+        wish = self.floor.wish(pod)
+        standing = self._judged(pod, seat, wish) if not isinstance(wish, Pending) else _lost(pod, wish.detail)
+        for victim in standing.victims:
+            self.later.pop(victim.uid, None)
+            self.gone.add(victim.uid)
+        if standing.seating is not Seating.LOST:
+            self.now[pod.uid] = self.later[pod.uid] = holding_at(pod, self.floor.node.name, seat.devices or None)
+            self.taken |= {choice.claim_uid: choice.allocation for choice in standing.choices}
+        return standing
+
+    def _judged(self, pod: Pod, seat: Berth, wish: Wish | None) -> SeatStanding:
+        floor = self.floor
+        choices = self._choices(pod, seat, wish, floor.now(self.now.values(), self.taken))
+        if choices is not None:
+            return SeatStanding(pod=pod, seating=Seating.FREE, choices=choices)
+        choices = self._choices(pod, seat, wish, self._after(()))
+        if choices is not None:
+            return SeatStanding(pod=pod, seating=Seating.LEAVING, choices=choices)
+        below = [] if pod.never_preempts else self.tenants.below(floor.node.name, pod.priority)
+        victims = fewest(
+            [tenant for tenant in below if tenant.uid in self.later],
+            lambda uids: self._choices(pod, seat, wish, self._after(uids)) is not None,
+            self.budgets_of,
+            may_break=self.may_break,
+        )
+        if victims is None:
+            return _lost(pod, self._why_not(pod, seat, self._after(())))
+        choices = self._choices(pod, seat, wish, self._after([victim.uid for victim in victims]))
+        return SeatStanding(pod=pod, seating=Seating.HELD, victims=victims, choices=choices or ())
+
+    def _after(self, uids: Collection[str]) -> Scene:
+        """Return the node once those who leave and these pods are gone."""
+        staying = [holding for uid, holding in self.later.items() if uid not in uids]
+        return self.floor.later(staying, self.gone | set(uids), self.taken)
+
+    def _choices(self, pod: Pod, seat: Berth, wish: Wish | None, scene: Scene) -> tuple[ClaimChoice, ...] | None:
+        """Return devices for the pod's claims where it could have exactly this berth; None = it could not."""
+        if refusal(pod, seat, scene.state):
+            return None
+        return () if wish is None else self.floor.choices(wish, scene)
+
+    def _why_not(self, pod: Pod, seat: Berth, scene: Scene) -> str:
+        return refusal(pod, seat, scene.state) or "others hold the devices that its claims want"
+
+
+def _lost(pod: Pod, why: str) -> SeatStanding:
+    return SeatStanding(pod=pod, seating=Seating.LOST, detail=why)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binpack.books import Holding, holding_at
+from binpack.dra.desk import Desk
 from binpack.controller import preempting, usher
 from binpack.controller.moves import Moves
 from binpack.controller.writer import Outcome
@@ -129,7 +130,7 @@ class Cluster:
     """Nodes of eight cards each, full of pods of lesser importance."""
 
     def __init__(self, nodes: int, tenants: int) -> None:
-        self.tenants = Tenants()
+        self.tenants, self.desk = Tenants(), Desk()
         self.nodes = {f"n{i}": a_node(f"n{i}", gpus=8, milli_cpu=128_000) for i in range(nodes)}
         self.held: dict[str, dict[str, Holding]] = {}
         for name in self.nodes:
@@ -149,6 +150,9 @@ class Cluster:
 
     def staying(self, name: str) -> Mapping[str, Holding]:
         return self.held[name]
+
+    def leaves(self, uid: str) -> bool:
+        return False
 
     def allows(self, pod: Pod, name: str) -> bool:
         return True

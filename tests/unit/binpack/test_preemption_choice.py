@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binpack.books import account
+from binpack.dra.desk import Desk
+from binpack.dra.floor import Floor
 from binpack.fit import devices_for, refusal
 from binpack.ledger import Ledger
 from binpack.preemption.choice import price
@@ -27,7 +29,7 @@ class Quay:
     """A small cluster in which everything held is shown by the API."""
 
     def __init__(self, nodes, pods):
-        self.ledger, self.tenants = Ledger(), Tenants()
+        self.ledger, self.tenants, self.desk = Ledger(), Tenants(), Desk()
         for node in nodes:
             self.ledger.set_node(node)
         for pod in pods:
@@ -45,8 +47,16 @@ class Quay:
         held = self.ledger.holdings_on(name)
         return {uid: one for uid, one in held.items() if not (uid in tenants and tenants[uid].is_terminating)}
 
+    def leaves(self, uid):
+        return self.tenants.get(uid) is None
+
     def allows(self, pod, name):
         return True
+
+
+def settled(node, held, tenants, seats):
+    """How the seats stand on a node without devices for claims."""
+    return settle(Floor(node, Desk()), held, tenants, seats, no_budgets)
 
 
 def no_budgets(_):
@@ -198,7 +208,7 @@ def test_a_seat_waits_for_who_leaves_and_asks_who_stays(terminating, right):
     quay = Quay([node], pods)
     seated = a_pod("p", whole=1, priority=9, seat=Berth(node="n1", devices=("0",)))
     held = {pod.uid: quay.ledger.holdings_on("n1")[pod.uid] for pod in pods}
-    (standing,) = settle(node, held, quay.tenants, [seated], no_budgets)
+    (standing,) = settled(node, held, quay.tenants, [seated])
     assert standing.seating is right
     assert [pod.name for pod in standing.victims] == ([] if terminating else ["n1-0"])
 
@@ -210,7 +220,7 @@ def test_two_seats_on_one_node_ask_for_two_to_go():
         a_pod(f"p{i}", whole=1, priority=priority, seat=Berth(node="n1", devices=(str(i),)))
         for i, priority in enumerate((50, 9))
     ]
-    found = settle(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, seats, no_budgets)
+    found = settled(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, seats)
     assert {victim.name for one in found for victim in one.victims} == {"n1-0", "n1-1"}
 
 
@@ -219,7 +229,7 @@ def test_what_goes_for_one_seat_is_not_asked_again_for_the_next():
     pods = [a_pod(name, milli_cpu=5000, node="n1") for name in ("a", "b")]
     quay = Quay([node], pods)
     seats = [a_pod(f"p{p}", milli_cpu=5000, priority=p, seat=Berth(node="n1")) for p in (50, 9)]
-    found = settle(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, seats, no_budgets)
+    found = settled(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, seats)
     assert sorted(victim.name for one in found for victim in one.victims) == ["a", "b"]
 
 
@@ -227,6 +237,6 @@ def test_a_seat_that_nobody_may_free_is_lost():
     node, pods = full_of("n1", 1, priority=9)
     quay = Quay([node], pods)
     seated = a_pod("p", whole=1, priority=9, seat=Berth(node="n1", devices=("0",)))
-    (standing,) = settle(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, [seated], no_budgets)
+    (standing,) = settled(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, [seated])
     assert standing.seating is Seating.LOST
     assert "device" in standing.detail
