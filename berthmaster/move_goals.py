@@ -10,8 +10,8 @@ from berthmaster.view import View
 from binpack.relocation.candidates import allowed_at_a_time, movables
 from binpack.repack.propose import propose
 from binpack.repack.values import EmptyNodes, FreeDevices, Goal, MakeRoom, MoveBudget, MovePlan
+from binpack.solver.here import solver
 from binpack.solver.instance import Budget
-from binpack.solver.question import Answer, Question
 from fleet.budget import DisruptionBudget, budgets_of
 from fleet.plan import Plan
 from fleet.pod import Pod
@@ -22,12 +22,13 @@ class Wish:
     """What moves are asked for.
 
     Attributes:
-        seats: Pods for which devices are to be free beside those that are; devices: of each.
+        openings: Pods for which devices are to be free beside those that are.
+        devices: Of each of them, on one node.
         empty: Nodes to empty.
         budget: How many pods may be moved.
     """
 
-    seats: int = 0
+    openings: int = 0
     devices: int = 1
     empty: tuple[str, ...] = ()
     budget: MoveBudget = MoveBudget()
@@ -42,7 +43,12 @@ class Proposed:
 
 
 def proposed(
-    view: View, plan: Plan, batch: Sequence[Pod], budgets: Iterable[DisruptionBudget], wish: Wish, solver: Budget | None
+    view: View,
+    plan: Plan,
+    batch: Sequence[Pod],
+    budgets: Iterable[DisruptionBudget],
+    wish: Wish,
+    solver_time: Budget | None,
 ) -> list[Proposed]:
     """Return a proposal for the pods that a plan leaves waiting, one for free devices and one for nodes to empty.
 
@@ -54,7 +60,7 @@ def proposed(
         batch: Its pods.
         budgets: All disruption budgets.
         wish: What is asked for.
-        solver: Its time; None = the search alone.
+        solver_time: None = the search alone.
     """
     pods = {pod.uid: pod for pod in batch}
     for placement in plan.placements:
@@ -69,7 +75,7 @@ def proposed(
         per_node=wish.budget.per_node,
         allowed=allowed_at_a_time(may_move, covering),
     )
-    solve = None if solver is None else partial(_solved, budget=solver)
+    solve = None if solver_time is None else solver(solver_time)
     return [
         Proposed(title=title, plan=propose(view.index, view.states, may_move, goal, budget, 0.0, solve=solve))
         for title, goal in _goals(plan, pods, wish)
@@ -87,15 +93,11 @@ def _goals(plan: Plan, pods: dict[str, Pod], wish: Wish) -> list[tuple[str, Goal
     if alone:
         what = alone[0].key if len(alone) == 1 else f"{len(alone)} waiting pods"
         goals.append((f"room for {what}", MakeRoom(pods=alone)))
-    if wish.seats:
-        what = f"{wish.seats} device(s) free" if wish.devices == 1 else f"{wish.seats} x {wish.devices} devices free"
-        goals.append((f"{what}, beside those that are", FreeDevices(seats=wish.seats, devices=wish.devices)))
+    if wish.openings:
+        what = (
+            f"{wish.openings} device(s) free" if wish.devices == 1 else f"{wish.openings} x {wish.devices} devices free"
+        )
+        goals.append((f"{what}, beside those that are", FreeDevices(openings=wish.openings, devices=wish.devices)))
     if wish.empty:
         goals.append((f"nothing left on {', '.join(wish.empty)}", EmptyNodes(nodes=wish.empty)))
     return goals
-
-
-def _solved(question: Question, budget: Budget) -> Answer:
-    from binpack.solver.solve import solve  # OR-Tools is loaded by those alone who solve in their own process
-
-    return solve(question, budget)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from binpack.batch import BatchPolicy
+
+RENAMED: Final = {"moves.free_seats": "moves.free_openings"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,7 @@ class MovesSettings:
         per_node: Moves under way that leave or reach one node.
         waits_s: How long a pod must have waited for room before others are moved for it.
         every_s: How often to see, while nobody waits, whether whole devices should be freed.
-        free_seats: For how many pods of `free_devices` devices each room is kept free so; 0 = for none.
+        free_openings: For how many pods of `free_devices` devices each room is kept free so; 0 = for none.
         free_devices: Of one node; 0 = as many as the largest node has.
     """
 
@@ -28,7 +31,7 @@ class MovesSettings:
     per_node: int = 4
     waits_s: float = 30.0
     every_s: float = 300.0
-    free_seats: int = 0
+    free_openings: int = 0
     free_devices: int = 0
 
     def problems(self) -> list[str]:
@@ -36,7 +39,7 @@ class MovesSettings:
         least = {"pods_per_hour": 1, "per_service": 1, "per_node": 1, "waits_s": 1, "every_s": 1}
         found = [
             f"moves: {name} must be at least {bound}, got {getattr(self, name):g}"
-            for name, bound in (least | {"free_seats": 0, "free_devices": 0}).items()
+            for name, bound in (least | {"free_openings": 0, "free_devices": 0}).items()
             if getattr(self, name) < bound
         ]
         if self.mode not in ("off", "propose", "act"):

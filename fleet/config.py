@@ -28,7 +28,14 @@ class Checked(Protocol):
         ...
 
 
-def read(kind: type[T], *, prefix: str, environment: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> T:
+def read(
+    kind: type[T],
+    *,
+    prefix: str,
+    environment: Mapping[str, str],
+    flags: Mapping[str, Any] | None = None,
+    renamed: Mapping[str, str] | None = None,
+) -> T:
     """Return the settings.
 
     Args:
@@ -36,6 +43,7 @@ def read(kind: type[T], *, prefix: str, environment: Mapping[str, str], flags: M
         prefix: Of the variables, without the underscore that follows it.
         environment: Variables; those without the prefix are ignored.
         flags: Values by dotted setting name; None = not given.
+        renamed: By the dotted name that a setting once had what it is called now: whoever uses the old one is told.
 
     Raises:
         ConfigError: With all problems: unknown names, values that cannot be read, settings that contradict each other.
@@ -45,7 +53,10 @@ def read(kind: type[T], *, prefix: str, environment: Mapping[str, str], flags: M
     variables = {_variable(prefix, name): name for name in known}
     meant = {variable for variable in environment if variable.startswith(f"{prefix}_")}
     unknown = sorted(meant - variables.keys()) + sorted(given.keys() - known.keys())
-    problems = [f"{name}: no such setting" for name in unknown]
+    now = {
+        _variable(prefix, old): f"; it is called {_variable(prefix, new)} now" for old, new in (renamed or {}).items()
+    }
+    problems = [f"{name}: no such setting{now.get(name, '')}" for name in unknown]
     values: dict[str, Any] = {}
     for variable, name in variables.items():
         source, value = (name, given[name]) if name in given else (variable, environment.get(variable))

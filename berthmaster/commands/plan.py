@@ -30,7 +30,8 @@ from fleet.pod import Pod
 @click.option("--solve-s", default=2.0, show_default=True, help="Deterministic solver time; 0 = index only.")
 @click.option("--most", default=512, show_default=True, type=click.IntRange(1), help="Pods to plan together.")
 @click.option("--moves", is_flag=True, help="Also propose which pods to move so that those that wait fit.")
-@click.option("--free-seats", default=0, help="With --moves: free devices for this many pods more.", metavar="PODS")
+@click.option("--free-openings", default=0, help="With --moves: free devices for this many pods more.", metavar="PODS")
+@click.option("--free-seats", default=None, hidden=True)
 @click.option("--free-devices", default=1, show_default=True, type=click.IntRange(1), help="Devices of each of them.")
 @click.option("--empty", multiple=True, metavar="NODE", help="With --moves: empty this node; may be repeated.")
 @click.option("--most-moves", default=60, show_default=True, type=click.IntRange(0), help="Pods to move at most.")
@@ -41,7 +42,8 @@ def command(
     solve_s: float,
     most: int,
     moves: bool,
-    free_seats: int,
+    free_openings: int,
+    free_seats: str | None,
     free_devices: int,
     empty: tuple[str, ...],
     most_moves: int,
@@ -52,9 +54,12 @@ def command(
     """Plan the pods that are gated now, and print the plan without writing anything."""
     if not dry_run:
         raise click.UsageError("only --dry-run is offered: writing is the planner's, so that devices have one writer")
-    if (free_seats or empty) and not moves:
-        raise click.UsageError("--free-seats and --empty say what to move pods for: give --moves too")
-    wish = Wish(seats=free_seats, devices=free_devices, empty=empty, budget=MoveBudget(pods_per_hour=most_moves))
+    if free_seats is not None:
+        raise click.UsageError("--free-seats is called --free-openings now")
+    if (free_openings or empty) and not moves:
+        raise click.UsageError("--free-openings and --empty say what to move pods for: give --moves too")
+    budget = MoveBudget(pods_per_hour=most_moves)
+    wish = Wish(openings=free_openings, devices=free_devices, empty=empty, budget=budget)
     pods, plan, cuts, everyone, proposals_of_moves = run(
         _plan(solve_s, most, wish if moves else None, kubeconfig, context)
     )

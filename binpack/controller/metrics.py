@@ -56,6 +56,34 @@ class PlannerMetrics:
             ["reason"],
             registry=registry,
         )
+        self.move_searches = Counter(
+            "berthmaster_move_searches_total",
+            "Searches for moves, by what came of them; Lost: no answer, Outdated: the cluster had gone on",
+            ["outcome"],
+            registry=registry,
+        )
+        self.move_search_s = Histogram(
+            "berthmaster_move_search_seconds",
+            "One search for moves, beside the planner's own work",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.move_objective = Gauge(
+            "berthmaster_move_plan_objective_milli_gpu",
+            "Cost of the last plan of moves, below 0 a gain; NaN before the first",
+            registry=registry,
+        )
+        self.move_bound = Gauge(
+            "berthmaster_move_plan_bound_milli_gpu",
+            "Proven lower limit of that cost over the berths that were weighed; NaN where none was proven",
+            registry=registry,
+        )
+        self.move_gap = Gauge(
+            "berthmaster_move_plan_gap_ratio",
+            "Relative difference of the two; NaN where no bound was proven",
+            registry=registry,
+        )
+        self.show_moves(float("nan"), None, None)
         self.spare_marks = Counter(
             "berthmaster_spare_marks_total",
             "Marks on pools' nodes whose pods fit elsewhere, by what was done",
@@ -111,6 +139,12 @@ class PlannerMetrics:
             registry=registry,
         )
         self.gap.set(float("nan"))
+
+    def show_moves(self, objective: float, bound: float | None, gap_ratio: float | None) -> None:
+        """Show how good the last plan of moves is; None = nothing is proven."""
+        self.move_objective.set(objective)
+        self.move_bound.set(float("nan") if bound is None else bound)
+        self.move_gap.set(float("nan") if gap_ratio is None else gap_ratio)
 
     def show_spare(self, found: Mapping[str, int]) -> None:
         """Show how many nodes of pools were found to be what."""

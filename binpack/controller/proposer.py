@@ -5,20 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+
+import msgspec
 
 from binpack.config import MovesSettings
+from binpack.controller.aside import Aside, Lost, aside
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.mover import Mover, Order
+from binpack.controller.prospect import Terms, moves_towards, outdated
 from binpack.controller.rolls import gangs_without_room
 from binpack.controller.workloads import Workloads
 from binpack.controller.world import World
 from binpack.fit import refusal
 from binpack.moving import afresh
-from binpack.relocation.candidates import allowed_at_a_time, movables, seats_to_free, service_of
+from binpack.relocation.candidates import openings_to_free, service_of
 from binpack.relocation.ways import NoWay, Refused, way_for
-from binpack.repack.propose import propose
-from binpack.repack.values import Goal, MakeRoom, Move, MoveBudget, MovePlan, PastMove, Verdict
+from binpack.repack.values import Goal, MakeRoom, Move, MovePlan, PastMove, Verdict
+from binpack.solver.here import solver
+from binpack.solver.instance import Budget
 from fleet.clock import Clock
 from fleet.errors import ApiError
 from fleet.kube.events import EventRecorder
@@ -34,6 +40,9 @@ _TRIES = 4
 _MOST_WAITING = 16
 _ORDER_WAITS_S = 1800.0
 _HOUR_S = 3600.0
+# Of one neighbourhood; three are looked at, and loading OR-Tools takes half a second.
+_SOLVE = Budget(deterministic_s=1.0)
+_SEARCH_WALL_S = 60.0
 
 
 class Proposer:
@@ -49,7 +58,24 @@ class Proposer:
         clock: Clock,
         metrics: PlannerMetrics,
         settings: MovesSettings,
+        *,
+        solves: bool = True,
+        aside: Aside = aside,
     ) -> None:
+        """Begin with nothing remembered.
+
+        Args:
+            world: The planner's; searched in a copy.
+            budgets: Who may be missing.
+            workloads: Who sets the count of whose replicas.
+            mover: Who makes the moves.
+            recorder: Of events.
+            clock: The clock.
+            metrics: The planner's.
+            settings: What the operator allows.
+            solves: Whether the solver may improve what the search finds, and prove how good it is.
+            aside: Where the search is done.
+        """
         self._world = world
         self._budgets = budgets
         self._workloads = workloads
@@ -58,6 +84,8 @@ class Proposer:
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
+        self._solve = solver(_SOLVE) if solves else None
+        self._aside = aside
         self._scheduled_s = clock.monotonic_s() + settings.every_s
         self._asked_s: dict[str, float] = {}
         self._barred_s: dict[str, float] = {}
@@ -100,7 +128,7 @@ class Proposer:
             return None, ""
         self._scheduled_s = now_s + self._settings.every_s
         states = self._world.nodes.serving().values()
-        goal = seats_to_free(states, self._settings.free_seats, self._settings.free_devices)
+        goal = openings_to_free(states, self._settings.free_openings, self._settings.free_devices)
         return goal, "" if goal is None else f"frees {goal.devices} devices of one node"
 
     def _waiting_pods(self, now_s: float) -> Sequence[Pod]:
@@ -126,10 +154,17 @@ class Proposer:
     async def _pursue(self, goal: Goal, why: str) -> None:
         """Find moves; have them made where they may be, each by a way that its workload allows."""
         for _ in range(_TRIES):
-            plan, pods = self._found(goal)
+            plan = await self._searched(goal)
+            if plan is None:
+                return
+            if why_not := self._outdated(goal, plan):
+                log.info("moves were found, and the cluster had gone on: %s", why_not)
+                continue
             if not plan.moves:
                 log.info("no moves: %s, %s", plan.verdict.value, plan.detail)
                 return
+            tenants = self._world.tenants
+            pods = {pod.uid: pod for move in plan.moves if (pod := tenants.get(move.pod_uid)) is not None}
             if self._settings.mode != "act":
                 await self._tell(plan, pods, why)
                 return
@@ -138,25 +173,40 @@ class Proposer:
                 self._orders = [(order, self._clock.monotonic_s()) for order in orders]
                 return
 
-    def _found(self, goal: Goal) -> tuple[MovePlan, dict[str, Pod]]:
-        now_s, world, settings = self._clock.monotonic_s(), self._world, self._settings
+    async def _searched(self, goal: Goal) -> MovePlan | None:
+        """Return the moves found aside, of the world as it is now; None = there is no answer."""
+        started_s = self._clock.monotonic_s()
+        self._world.refresh()
+        work = partial(moves_towards, self._world, goal, self._terms(started_s), started_s, self._solve)
+        try:
+            plan = _plans.decode(await self._aside(lambda: _encoder.encode(work()), _SEARCH_WALL_S))
+        except (Lost, msgspec.DecodeError) as error:
+            self._metrics.move_searches.labels("Lost").inc()
+            log.warning("a search for moves brought no answer: %s", error)
+            return None
+        self._metrics.move_search_s.observe(self._clock.monotonic_s() - started_s)
+        return plan
+
+    def _outdated(self, goal: Goal, plan: MovePlan) -> str:
+        """Return why a plan does not hold in the world as it is now; "" = it does, and its figures are shown."""
+        self._world.refresh()
+        why_not = outdated(self._world, goal, plan, self._terms(self._clock.monotonic_s()))
+        if not why_not:
+            self._metrics.show_moves(plan.objective, plan.bound, plan.gap_ratio)
+        self._metrics.move_searches.labels("Outdated" if why_not else plan.verdict.value).inc()
+        return why_not
+
+    def _terms(self, now_s: float) -> Terms:
         self._barred_s = {name: until_s for name, until_s in self._barred_s.items() if until_s > now_s}
-        world.refresh()
-        states = world.nodes.serving()
-        found = movables(world.tenants, states, self._budgets.of, self._barred_s)
-        budget = MoveBudget(
-            pods_per_hour=settings.pods_per_hour,
-            per_service=settings.per_service,
-            per_node=settings.per_node,
-            allowed=allowed_at_a_time(found, self._budgets.of),
+        return Terms(
+            settings=self._settings,
+            budgets_of=self._budgets.of,
+            barred=frozenset(self._barred_s),
+            past=tuple(self._past.values()),
         )
-        pods = {movable.pod.uid: pod for movable in found if (pod := world.tenants.get(movable.pod.uid)) is not None}
-        past = tuple(self._past.values())
-        return propose(world.index, states, found, goal, budget, now_s, past=past), pods
 
     async def _tell(self, plan: MovePlan, pods: dict[str, Pod], why: str) -> None:
-        gap = "" if plan.gap_ratio is None else f", gap {plan.gap_ratio:.1%}"
-        log.info("%d moves proposed (%s%s): %s", len(plan.moves), plan.verdict.value, gap, why)
+        log.info("%d moves proposed (%s, %s): %s", len(plan.moves), plan.verdict.value, _proof(plan), why)
         for move in plan.moves:
             self._metrics.moves_proposed.labels(move.reason.value).inc()
             note = f"could move to {move.target.node}: {_why(move, plan, why)}"
@@ -232,6 +282,15 @@ class Proposer:
                 del self._past[uid]
 
 
+_encoder = msgspec.msgpack.Encoder()
+_plans = msgspec.msgpack.Decoder(MovePlan)
+
+
 def _why(move: Move, plan: MovePlan, why: str) -> str:
     reached = "" if plan.verdict is Verdict.REACHED else f", {plan.verdict.value}"
-    return f"{why}; {move.reason.value}, gain {move.gain_milli:.0f} milli-GPU{reached}"
+    return f"{why}; {move.reason.value}, gain {move.gain_milli:.0f} milli-GPU{reached}; all of it {_proof(plan)}"
+
+
+def _proof(plan: MovePlan) -> str:
+    proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:.0f}, gap {plan.gap_ratio:.1%}"
+    return f"objective {plan.objective:.0f} milli-GPU, {proof}"

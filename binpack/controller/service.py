@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from binpack.config import PlannerSettings
+from binpack.config import RENAMED, PlannerSettings
 from binpack.controller.allotter import Allotter
 from binpack.controller.budget_feed import Budgets, watch_budgets
 from binpack.controller.claim_feed import ClaimFeed, SliceListener
@@ -159,7 +159,17 @@ class Planner:
                 group.create_task(spares.run())
                 group.create_task(mover.run())
                 if how.mode != "off":
-                    proposer = Proposer(world, budgets, workloads, mover, recorder, self._clock, self.metrics, how)
+                    proposer = Proposer(
+                        world,
+                        budgets,
+                        workloads,
+                        mover,
+                        recorder,
+                        self._clock,
+                        self.metrics,
+                        how,
+                        solves=self._settings.solve_s > 0,
+                    )
                     group.create_task(proposer.run())
         finally:
             self._world = self._feed = None
@@ -188,7 +198,7 @@ async def run_planner(
     Raises:
         ConfigError: The settings cannot be read or contradict each other, or the address cannot be listened on.
     """
-    settings = read(PlannerSettings, prefix=prefix, environment=environment, flags=flags)
+    settings = read(PlannerSettings, prefix=prefix, environment=environment, flags=flags, renamed=RENAMED)
     address = parse_listen(listen)
     clock, registry = SystemClock(), CollectorRegistry()
     planner = Planner(connection(kubeconfig, clock=clock), clock, settings, registry)

@@ -66,21 +66,21 @@ def allowed_at_a_time(
     return found
 
 
-def seats_to_free(states: Iterable[NodeState], seats: int, devices: int) -> FreeDevices | None:
+def openings_to_free(states: Iterable[NodeState], openings: int, devices: int) -> FreeDevices | None:
     """Return the goal that so many pods of so many devices each find devices that nobody uses; None = they do.
 
     Args:
         states: Of all nodes that take pods.
-        seats: How many pods.
+        openings: How many pods.
         devices: Of each; 0 = as many as the largest node has.
     """
     known = list(states)
     wanted = devices or max((len(state.devices) for state in known), default=0)
-    if wanted < 1 or seats < 1:
+    if wanted < 1 or openings < 1:
         return None
     there = sum(
         sum(device.is_untouched for device in state.devices) // wanted
         for state in known
         if not (state.blocked or state.node.is_spare or state.node.is_cordoned)
     )
-    return FreeDevices(seats=seats - there, devices=wanted) if there < seats else None
+    return FreeDevices(openings=openings - there, devices=wanted) if there < openings else None

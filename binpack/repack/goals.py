@@ -16,7 +16,7 @@ from fleet.plan import Placement, Unplaced
 from fleet.pod import Berth, Pod
 from fleet.resources import Resources
 
-_MOST_FREE_SEATS: Final = 2000
+_MOST_FREE_OPENINGS: Final = 2000
 _KINDS: Final = (AskKind.CHOSEN, AskKind.CLASSIC)
 
 
@@ -45,10 +45,10 @@ def seat_all(trial: Trial, goal: MakeRoom, effort: Effort) -> tuple[Unplaced, ..
     return tuple(left_out)
 
 
-def free_devices(trial: Trial, seats: Iterable[Sequence[Pod]], effort: Effort) -> tuple[Pod, ...]:
+def free_devices(trial: Trial, openings: Iterable[Sequence[Pod]], effort: Effort) -> tuple[Pod, ...]:
     """Clear devices for imaginary pods, one of each group; return those that were seated."""
     seated: list[Pod] = []
-    for ways in seats:
+    for ways in openings:
         found = [
             (room.cost, number, room) for number, way in enumerate(ways) if (room := make_room(trial, way, effort))
         ]
@@ -61,13 +61,13 @@ def free_devices(trial: Trial, seats: Iterable[Sequence[Pod]], effort: Effort) -
 
 
 def imaginary(goal: FreeDevices) -> tuple[tuple[Pod, ...], ...]:
-    """Return for each seat of the goal the pods that would fill it: of a node for sharing, and of any other."""
-    return tuple(tuple(_imaginary(goal, kind, number) for kind in _KINDS) for number in range(goal.seats))
+    """Return for each opening of the goal the pods that would fill it: of a node for sharing, and of any other."""
+    return tuple(tuple(_imaginary(goal, kind, number) for kind in _KINDS) for number in range(goal.openings))
 
 
 @contextmanager
 def free_ones_taken(index: Index, goal: FreeDevices) -> Iterator[bool]:
-    """Let imaginary pods take all seats of the goal that are free already, so that none of them counts.
+    """Let imaginary pods take all openings of the goal that are there already, so that none of them counts.
 
     Yields False where there are more than 2,000.
     """
@@ -80,8 +80,8 @@ def free_ones_taken(index: Index, goal: FreeDevices) -> Iterator[bool]:
 
 
 def _all_taken(index: Index, goal: FreeDevices, kind: AskKind, taken: list[tuple[Pod, Berth]]) -> bool:
-    for number in range(_MOST_FREE_SEATS):
-        pod = _imaginary(goal, kind, goal.seats + number)
+    for number in range(_MOST_FREE_OPENINGS):
+        pod = _imaginary(goal, kind, goal.openings + number)
         answer = index.place(pod, with_shortfall=False)
         if not isinstance(answer, Placement):
             return True
@@ -120,4 +120,4 @@ def _empty(trial: Trial, name: str, without: frozenset[int]) -> bool:
 
 def _imaginary(goal: FreeDevices, kind: AskKind, number: int) -> Pod:
     ask = DeviceAsk(kind=kind, count=goal.devices, models=goal.models)
-    return Pod(uid=f"seat {number}", name=f"seat-{number}", requests=Resources(), ask=ask)
+    return Pod(uid=f"opening {number}", name=f"opening-{number}", requests=Resources(), ask=ask)

@@ -78,10 +78,10 @@ def _reach(trial: Trial, goal: Goal, effort: Effort, solve: Solve | None) -> Mov
         case FreeDevices():
             with free_ones_taken(trial.index, goal) as is_worth_it:
                 if not is_worth_it:
-                    return MovePlan(verdict=Verdict.NOT_NEEDED, detail="there are thousands of such seats already")
+                    return MovePlan(verdict=Verdict.NOT_NEEDED, detail="there are thousands of such openings already")
                 seated = free_devices(trial, imaginary(goal), effort)
                 proof = _improved(trial, Aim(waiting=seated, is_gang=True), effort, solve)
-                return told(trial, goal, effort, proof, wanted=goal.seats, missed=goal.seats - len(seated))
+                return told(trial, goal, effort, proof, wanted=goal.openings, missed=goal.openings - len(seated))
         case EmptyNodes():
             freed = empty_nodes(trial, goal)
             proof = _improved(trial, Aim(shut=frozenset(freed)), effort, solve)

@@ -30,7 +30,7 @@ def told(
         goal: What they are for.
         effort: Says what a move costs.
         proof: What the solver said of the steps.
-        wanted: Pods, seats or nodes that the goal names; missed: of them not reached.
+        wanted: Pods, openings or nodes that the goal names; missed: of them not reached.
         missed: See `wanted`.
         unplaced: Waiting pods left out.
         freed: Nodes emptied.

@@ -108,12 +108,12 @@ class FreeDevices:
     """Goal: devices that nobody uses, beside those that already are free.
 
     Attributes:
-        seats: For how many pods.
+        openings: For how many pods.
         devices: Of each pod, all of them on one node; nothing is kept of CPU and memory.
         models: Acceptable ones; empty = any.
     """
 
-    seats: int
+    openings: int
     devices: int = 1
     models: tuple[str, ...] = ()
 

@@ -30,7 +30,7 @@ def goals(draw, scene):
         case 0:
             return EmptyNodes(nodes=tuple(draw(st.permutations([node.name for node in scene.nodes]))))
         case 1:
-            return FreeDevices(seats=draw(st.integers(1, 2)), devices=draw(st.integers(1, 2)))
+            return FreeDevices(openings=draw(st.integers(1, 2)), devices=draw(st.integers(1, 2)))
         case _:
             return MakeRoom(pods=scene.waiting, is_gang=draw(st.booleans()))
 
@@ -145,7 +145,7 @@ def test_emptied_nodes_are_empty_of_whatever_may_be_moved(scene):
 @given(scenes(), st.integers(1, 2), st.integers(1, 3))
 def test_freed_devices_are_counted_as_they_are(scene, seats, devices):
     index = scene.index()
-    plan = run(scene, FreeDevices(seats=seats, devices=devices), AMPLE, index)
+    plan = run(scene, FreeDevices(openings=seats, devices=devices), AMPLE, index)
     by_uid = {one.pod.uid: one.pod for one in scene.movables}
     before = int(index.arrays.untouched.sum())
     for move in plan.moves:

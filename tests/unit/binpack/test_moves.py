@@ -8,7 +8,7 @@ import pytest
 
 from binpack.controller.moves import Moves
 from binpack.ledger import Ledger
-from binpack.relocation.candidates import allowed_at_a_time, movables, seats_to_free
+from binpack.relocation.candidates import allowed_at_a_time, movables, openings_to_free
 from binpack.relocation.record import Way, WayKind
 from binpack.relocation.steps import Do, Stage, Step, Surge
 from binpack.tenants import Tenants
@@ -256,10 +256,10 @@ def test_how_many_of_a_service_at_a_time():
 def test_what_is_to_be_freed_when_nobody_waits():
     half = a_state(a_node("n1", gpus=2), a_pod("p", whole=1, node="n1", devices=("0",)))
     free = a_state(a_node("n2", gpus=2))
-    assert seats_to_free([half, free], 1, 0) is None
-    goal = seats_to_free([half, free], 2, 0)
-    assert (goal.seats, goal.devices) == (1, 2)
-    assert seats_to_free([half, free], 3, 1) is None
-    assert seats_to_free([half, free], 0, 0) is None
-    assert seats_to_free([a_state(a_node("n3"))], 1, 0) is None
-    assert seats_to_free([replace(free, blocked=("?",))], 1, 2).seats == 1
+    assert openings_to_free([half, free], 1, 0) is None
+    goal = openings_to_free([half, free], 2, 0)
+    assert (goal.openings, goal.devices) == (1, 2)
+    assert openings_to_free([half, free], 3, 1) is None
+    assert openings_to_free([half, free], 0, 0) is None
+    assert openings_to_free([a_state(a_node("n3"))], 1, 0) is None
+    assert openings_to_free([replace(free, blocked=("?",))], 1, 2).openings == 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from binpack.config import MovesSettings
+from binpack.controller.aside import Lost, aside
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.proposer import Proposer
@@ -18,7 +20,6 @@ from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.relocation.record import WayKind, format_way
 from binpack.relocation.ways import Scaler, Workload
-from binpack.repack.values import MovePlan, Verdict
 from fleet.budget import DisruptionBudget
 from fleet.company import Selector
 from fleet.plan import Reason, Unplaced
@@ -66,8 +67,9 @@ class Recorder:
 class Yard:
     """A planner's world with nodes of two devices, and a proposer in it."""
 
-    def __init__(self, nodes=2, **settings):
+    def __init__(self, nodes=2, *, solves=False, **settings):
         self.clock = ManualClock()
+        self.meanwhile = []
         self.ledger = Ledger()
         self.world = World(self.ledger, Index(), WaitingRoom(hand_over_after_s=1e9), self.clock.monotonic_s)
         self.mover, self.workloads = Mover(self.see), Workloads()
@@ -84,10 +86,22 @@ class Yard:
             self.clock,
             PlannerMetrics(self.registry),
             self.settings,
+            solves=solves,
+            aside=self.aside,
         )
         for number in range(nodes):
             self.ledger.set_node(a_node(f"n{number}", gpus=2, milli_cpu=64_000))
         self.world.refresh()
+
+    async def aside(self, work, wall_s):
+        """Work at once; a test may have something happen before the answer comes."""
+        answer = work()
+        while self.meanwhile:
+            self.meanwhile.pop(0)()
+        return answer
+
+    def figure(self, name, **labels):
+        return self.registry.get_sample_value(f"berthmaster_{name}", labels)
 
     def serve(self, name, node, device="0", service="rs"):
         pod = replace(
@@ -102,6 +116,11 @@ class Yard:
     def see(self, pod):
         self.ledger.set_pod(pod)
         self.world.pod_seen(pod)
+        self.world.refresh()
+
+    def forget(self, pod):
+        self.ledger.remove_pod(pod.uid)
+        self.world.pod_gone(pod.uid)
         self.world.refresh()
 
     def wait(self, *pods):
@@ -196,15 +215,9 @@ async def test_for_the_same_pods_it_is_not_looked_again_before_a_minute_or_the_e
     yard = Yard(nodes=1)
     yard.serve("a", "n0")
     yard.wait(a_pair())
-    calls = []
-    yard.proposer._found = lambda goal: calls.append(goal) or _nothing()  # type: ignore[method-assign]
     for _ in range(10):
         await yard.turn(10.0)
-    assert 1 <= len(calls) <= 2
-
-
-def _nothing():
-    return MovePlan(verdict=Verdict.NOTHING_FOUND), {}
+    assert 1 <= yard.figure("move_searches_total", outcome="NothingFound") <= 2
 
 
 async def test_replicas_of_one_service_move_one_at_a_time_unless_a_budget_allows_more():
@@ -273,8 +286,95 @@ async def test_a_gang_that_was_tried_and_did_not_fit_has_moves_made_for_it_as_a_
     assert "makes room for gang g" in order.why
 
 
+async def test_what_the_cluster_has_overtaken_is_counted_and_looked_for_anew():
+    yard = Yard(nodes=3)
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    for device in "01":
+        yard.serve(f"x{device}", "n2", device=device, service="x")
+    yard.wait(a_pair())
+
+    def one_moves_in():
+        yard.serve("c", "n0", device="1", service="c")
+        yard.serve("d", "n1", device="1", service="d")
+
+    yard.meanwhile.append(one_moves_in)
+    await yard.turn()
+    assert yard.figure("move_searches_total", outcome="Outdated") == 1
+    assert yard.figure("move_searches_total", outcome="NothingFound") == 1
+    await yard.turn(2.0)
+    assert not yard.mover.orders
+
+
+async def test_moves_for_a_pod_that_is_gone_by_then_are_dropped():
+    yard = Yard()
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    pod = a_pair()
+    yard.wait(pod)
+    yard.meanwhile.append(lambda: yard.forget(pod))
+    await yard.turn()
+    await yard.turn(2.0)
+    assert yard.figure("move_searches_total", outcome="Outdated") >= 1
+    assert not yard.mover.orders
+
+
+async def test_a_search_that_is_lost_costs_an_answer_and_is_counted():
+    yard = Yard()
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+
+    def dies():
+        raise Lost("the process died")
+
+    yard.meanwhile.append(dies)
+    await yard.turn()
+    assert yard.figure("move_searches_total", outcome="Lost") == 1
+    await yard.turn(61.0)
+    await yard.turn(2.0)
+    assert len(yard.mover.orders) == 1
+
+
+async def test_what_is_proposed_comes_with_objective_bound_and_gap():
+    yard = Yard(mode="propose", solves=True)
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    await yard.turn()
+    ((_, _, note),) = yard.recorder.said
+    objective, bound = yard.figure("move_plan_objective_milli_gpu"), yard.figure("move_plan_bound_milli_gpu")
+    assert bound <= objective
+    assert f"objective {objective:.0f} milli-GPU, bound {bound:.0f}, gap 0.0%" in note
+    assert yard.figure("move_plan_gap_ratio") == pytest.approx(0.0, abs=1e-6)
+    assert yard.figure("move_search_seconds_count") == 1
+
+
+async def test_without_the_solver_no_bound_is_claimed():
+    yard = Yard(mode="propose")
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    await yard.turn()
+    ((_, _, note),) = yard.recorder.said
+    assert "no bound proven" in note
+    assert math.isnan(yard.figure("move_plan_bound_milli_gpu"))
+
+
+async def test_the_search_in_a_copy_of_the_process_finds_the_same():
+    yard = Yard(mode="propose")
+    yard.proposer._aside = aside
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    before = yard.world.index.potential()
+    await yard.turn()
+    assert "could move to n" in yard.recorder.said[0][2]
+    assert yard.world.index.potential() == before
+
+
 async def test_on_schedule_devices_are_freed_where_an_operator_wants_them_free():
-    yard = Yard(free_seats=1, every_s=60.0)
+    yard = Yard(free_openings=1, every_s=60.0)
     yard.serve("a", "n0")
     yard.serve("b", "n1")
     await yard.turn(30.0)
@@ -286,7 +386,7 @@ async def test_on_schedule_devices_are_freed_where_an_operator_wants_them_free()
     assert "frees 2 devices of one node" in order.why
 
 
-@pytest.mark.parametrize("words", [{"mode": "on"}, {"pods_per_hour": 0}, {"waits_s": 0.5}, {"free_seats": -1}])
+@pytest.mark.parametrize("words", [{"mode": "on"}, {"pods_per_hour": 0}, {"waits_s": 0.5}, {"free_openings": -1}])
 def test_settings_that_make_no_sense_are_named(words):
     (problem,) = MovesSettings(**words).problems()
     assert next(iter(words)) in problem

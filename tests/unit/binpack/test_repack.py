@@ -113,11 +113,11 @@ def test_devices_are_freed_beside_those_that_are_free():
     nodes = [a_node("a", gpus=1), a_node("b", gpus=1), a_node("c", gpus=1)]
     share = {"milli": 400}
     world = scene(nodes, [("p", share, "a", ("0",), ""), ("q", share, "b", ("0",), "")])
-    plan = ask(world, FreeDevices(seats=1))
+    plan = ask(world, FreeDevices(openings=1))
     assert (plan.verdict, len(plan.moves), plan.freed_devices) == (Verdict.REACHED, 1, 1)
     assert plan.moves[0].reason is MoveReason.FREES_DEVICES
     assert plan.moves[0].target.node != "c"
-    assert ask(world, FreeDevices(seats=2)).verdict is Verdict.PARTLY
+    assert ask(world, FreeDevices(openings=2)).verdict is Verdict.PARTLY
 
 
 def test_a_node_is_emptied_as_a_whole_or_not_at_all():

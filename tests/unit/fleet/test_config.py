@@ -87,3 +87,9 @@ def test_any_text_is_read_or_refused_by_name(text, name):
     if found is not None:
         assert isinstance(found.window.idle_s, float)
         assert isinstance(found.window.most_pods, int)
+
+
+def test_a_setting_under_its_old_name_is_told_its_new_one():
+    with pytest.raises(ConfigError) as refused:
+        read(Settings, prefix="BM", environment={"BM_TITLE": "x"}, renamed={"title": "name"})
+    assert "BM_TITLE: no such setting; it is called BM_NAME now" in refused.value.problems
