@@ -127,6 +127,10 @@ class Usher:
             self._world.together.rest(key, now_s + pause_s)
         for unplaced in answer.unplaced:
             self._world.wait(unplaced)
+        # Members beyond those that the gang needs follow once these are placed, so they wait for the same reason.
+        for pod in self._world.together.roll.standing(key).ready[len(unit) :]:
+            if pod.seat is None and pod.uid not in self._world.away:
+                self._world.wait(replace(answer.unplaced[0], pod_uid=pod.uid))
 
     def _leave_out(self, key: Key, unit: Sequence[Pod], reason: Reason, detail: str) -> None:
         self._world.together.rest(key, self._clock.monotonic_s() + _FAULT_PAUSE_S)
