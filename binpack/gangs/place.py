@@ -11,6 +11,7 @@ from typing import Final
 
 from binpack.controller.wording import sentence
 from binpack.demand import hardest_first
+from binpack.gangs.claims import GangClaims, clashes, pending
 from binpack.gangs.room import KNOWN_KINDS
 from binpack.gangs.search import seek
 from binpack.index import Index
@@ -62,30 +63,39 @@ def place(
     Args:
         index: Left as it was.
         state_of: What is free on a node that the index knows.
-        unit: The members to place together, in any order.
+        unit: The members to place together, in any order. Berths of those who share a resource claim come in an order
+            in which the first that uses it is the one that gets it its devices.
         effort: None = the usual one.
     """
+    claims: GangClaims | None = None
+    if index.desk is not None and any(pod.resource_claims for pod in unit):
+        why = pending(index.desk, unit)
+        if why is not None:
+            return _refused(unit, why.detail, 0, is_proven=True, reason=why.reason)
+        claims = GangClaims(index.desk, unit)
     order, fitted = sorted(unit, key=hardest_first), 0
     for _ in range(_ORDERS):
         placements, left_over = _in_turn(index, order)
-        if not left_over:
+        if not left_over and not (claims is not None and clashes(placements)):
             return tuple(placements)
         fitted = max(fitted, len(placements))
         first = {pod.uid for pod in left_over}
         if first == {pod.uid for pod in order[: len(left_over)]}:
             break
         order = [*left_over, *(pod for pod in order if pod.uid not in first)]
-    hopeless = _alone(index, unit)
+    kinds = _kinds(unit, claims)
+    hopeless = _alone(index, [members[0] for members in kinds])
     if hopeless is not None:
-        return _refused(unit, hopeless, fitted, is_proven=True)
-    states, is_all = _nodes(index, state_of, unit)
+        return _refused(unit, hopeless.detail, fitted, is_proven=True, reason=hopeless.reason)
+    states, is_all = _nodes(index, state_of, kinds)
     is_proven = False
     if all(pod.ask is None or pod.ask.kind in KNOWN_KINDS for pod in unit):
-        sought = seek(unit, states, (effort or Effort()).steps)
+        sought = seek(unit, states, (effort or Effort()).steps, claims)
         if sought.berths:
             return tuple(Placement(pod_uid=pod.uid, berth=berth) for pod, berth in sought.berths)
         is_proven = sought.is_proven and is_all
-    return _refused(unit, _sums(unit, states, fitted, is_proven=is_proven), fitted, is_proven=is_proven)
+    text = _sums(unit, states, fitted, is_proven=is_proven, has_claims=claims is not None)
+    return _refused(unit, text, fitted, is_proven=is_proven)
 
 
 def _in_turn(index: Index, order: Sequence[Pod]) -> tuple[list[Placement], list[Pod]]:
@@ -106,44 +116,56 @@ def _in_turn(index: Index, order: Sequence[Pod]) -> tuple[list[Placement], list[
     return [placement for _, placement in booked], left_over
 
 
-def _alone(index: Index, unit: Sequence[Pod]) -> str | None:
-    """Return why a member fits nowhere even alone; None if each of them does."""
-    known: set[tuple[object, ...]] = set()
+def _kinds(unit: Sequence[Pod], claims: GangClaims | None) -> list[list[Pod]]:
+    """Return the members in groups that fit on the same nodes."""
+    kinds: dict[tuple[object, ...], list[Pod]] = {}
     for pod in unit:
-        kind = (pod.requests, pod.ask, pod.constraints)
-        if kind not in known:
-            known.add(kind)
-            answer = index.place(pod)
-            if isinstance(answer, Unplaced):
-                return f"member {pod.name} fits nowhere, even alone: {sentence(pod, answer)}"
+        claimed = claims.kind(pod) if claims is not None else ()
+        kinds.setdefault((pod.requests, pod.ask, pod.constraints, claimed), []).append(pod)
+    return list(kinds.values())
+
+
+def _alone(index: Index, members: Sequence[Pod]) -> Unplaced | None:
+    """Return why a member fits nowhere even alone; None if each of them does."""
+    for pod in members:
+        answer = index.place(pod)
+        if isinstance(answer, Unplaced):
+            text = f"member {pod.name} fits nowhere, even alone: {sentence(pod, answer)}"
+            # What only kube-scheduler can allocate is not left to it here: it would place members one by one.
+            is_unmodelled = answer.reason is Reason.LEFT_TO_SCHEDULER
+            reason = Reason.UNMODELLED_CONSTRAINT if is_unmodelled else Reason.GANG_DOES_NOT_FIT
+            return Unplaced(pod_uid=pod.uid, reason=reason, detail=text)
     return None
 
 
-def _nodes(index: Index, state_of: StateOf, unit: Sequence[Pod]) -> tuple[list[NodeState], bool]:
+def _nodes(index: Index, state_of: StateOf, kinds: Sequence[Sequence[Pod]]) -> tuple[list[NodeState], bool]:
     """Return the nodes to search, and whether these are all that could take any member."""
-    counts: dict[tuple[object, ...], tuple[Pod, int]] = {}
-    for pod in unit:
-        kind = (pod.requests, pod.ask, pod.constraints)
-        counts[kind] = (pod, counts.get(kind, (pod, 0))[1] + 1)
     names: dict[str, None] = {}
     is_all = True
-    for pod, count in counts.values():
-        options = index.options(pod, count + _SPARE_NODES)
-        is_all = is_all and len(options) < count + _SPARE_NODES
+    for members in kinds:
+        most = len(members) + _SPARE_NODES
+        options = index.options(members[0], most)
+        before = -1
+        while members[0].resource_claims and before < len(options) < most:
+            # Claims are looked for on a few more nodes at every question.
+            before, options = len(options), index.options(members[0], most)
+        is_all = is_all and len(options) < most
         names.update(dict.fromkeys(option.berth.node for option in options))
     found = [state for state in map(state_of, names) if state is not None]
     return found, is_all and len(found) == len(names)
 
 
-def _refused(unit: Sequence[Pod], text: str, fitted: int, *, is_proven: bool) -> Refusal:
+def _refused(
+    unit: Sequence[Pod], text: str, fitted: int, *, is_proven: bool, reason: Reason = Reason.GANG_DOES_NOT_FIT
+) -> Refusal:
     return Refusal(
-        unplaced=tuple(Unplaced(pod_uid=pod.uid, reason=Reason.GANG_DOES_NOT_FIT, detail=text) for pod in unit),
+        unplaced=tuple(Unplaced(pod_uid=pod.uid, reason=reason, detail=text) for pod in unit),
         fitted=fitted,
         is_proven=is_proven,
     )
 
 
-def _sums(unit: Sequence[Pod], states: Sequence[NodeState], fitted: int, *, is_proven: bool) -> str:
+def _sums(unit: Sequence[Pod], states: Sequence[NodeState], fitted: int, *, is_proven: bool, has_claims: bool) -> str:
     """Say how much is asked and free in sum, and how many fit at once: it is the pieces that are wrong."""
     asked = sum(pod.ask.total_milli_gpu for pod in unit if pod.ask is not None)
     cores = sum(pod.requests.milli_cpu for pod in unit)
@@ -157,9 +179,8 @@ def _sums(unit: Sequence[Pod], states: Sequence[NodeState], fitted: int, *, is_p
     free_cores = sum(max(0, state.free.milli_cpu) for state in states)
     sums = f"{_gpus(asked)} and {cores / 1000:g} cores asked, {_gpus(free)} and {free_cores / 1000:g} cores free"
     proof = "" if is_proven else " (no way was found within the time given to the search)"
-    return (
-        f"{fitted} of {len(unit)} members fit at once: {sums} on nodes that could take one, not in these pieces{proof}"
-    )
+    pieces = "not in these pieces" + (", or their resource claims get no devices beside each other" * has_claims)
+    return f"{fitted} of {len(unit)} members fit at once: {sums} on nodes that could take one, {pieces}{proof}"
 
 
 def _gpus(milli: int) -> str:

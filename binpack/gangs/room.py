@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice
@@ -26,11 +26,13 @@ class Room:
         state: What is free.
         allowed: By kind, whether names, labels and taints allow it; equal on nodes that constraints cannot tell apart.
         limits: By kind, an upper limit of how many fit; -1 = not worked out yet.
+        claimable: What counts of its devices for resource claims.
     """
 
     state: NodeState
     allowed: tuple[bool, ...]
     limits: list[int]
+    claimable: Hashable = None
 
     @cached_property
     def cards(self) -> tuple[tuple[object, ...], ...]:
@@ -41,7 +43,8 @@ class Room:
     def looks(self) -> tuple[object, ...]:
         """Return everything that counts of it: rooms that look alike are as good as each other."""
         state = self.state
-        return (self.allowed, state.free, tuple(sorted(self.cards)), state.node.is_sharing, bool(state.blocked))
+        cards = tuple(sorted(self.cards))
+        return (self.allowed, state.free, cards, state.node.is_sharing, bool(state.blocked), self.claimable)
 
     @cached_property
     def tightness(self) -> tuple[int, int, int]:
@@ -52,10 +55,10 @@ class Room:
         return whole, milli, self.state.free.milli_cpu
 
 
-def room_of(state: NodeState, kinds: Sequence[Pod]) -> Room:
-    """Return a node's room for pods of these kinds."""
+def room_of(state: NodeState, kinds: Sequence[Pod], claimable: Hashable = None) -> Room:
+    """Return a node's room for pods of these kinds, with what counts of its devices for their resource claims."""
     allowed = tuple(mismatch(pod, state.node) is None for pod in kinds)
-    return Room(state=state, allowed=allowed, limits=[-1] * len(kinds))
+    return Room(state=state, allowed=allowed, limits=[-1] * len(kinds), claimable=claimable)
 
 
 def ways(pod: Pod, state: NodeState) -> tuple[tuple[str, ...], ...]:

@@ -9,17 +9,20 @@ Short tries learn the weights; the last one has all that is left of the budget.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from binpack.demand import hardest_first
+from binpack.gangs.claims import GangClaims
 from binpack.gangs.room import Room, Want, booked, has_few_ways, room_of, ways
 from binpack.state import NodeState
+from fleet.dra import ClaimChoice
 from fleet.pod import Berth, Pod
 
 _FIRST_TRY: Final = 250
 _LONGER: Final = 1.5  # each try has this many times the steps of the one before
+_STEPS_PER_CLAIMANT: Final = 4  # what a member with resource claims costs, in steps of one without
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +40,16 @@ class Sought:
     steps: int
 
 
-def seek(pods: Sequence[Pod], states: Sequence[NodeState], budget: int) -> Sought:
+def seek(pods: Sequence[Pod], states: Sequence[NodeState], budget: int, claims: GangClaims | None = None) -> Sought:
     """Return berths for all these pods at once, or none for any.
 
     Args:
         pods: At least one; each without problems.
         states: The nodes to look at, each name once.
         budget: Steps to make at most.
+        claims: What the pods want by resource claims; None = nothing. Its books are left as they were.
     """
-    search = _Search(_kinds(pods), states)
+    search = _Search(_kinds(pods, claims), states, claims)
     allowance = float(_FIRST_TRY)
     while True:
         left = budget - search.steps
@@ -56,12 +60,23 @@ def seek(pods: Sequence[Pod], states: Sequence[NodeState], budget: int) -> Sough
         allowance *= _LONGER
 
 
-def _kinds(pods: Sequence[Pod]) -> list[list[Pod]]:
+def _kinds(pods: Sequence[Pod], claims: GangClaims | None) -> list[list[Pod]]:
     """Return the pods in groups that nothing tells apart, the hardest first."""
     kinds: dict[tuple[object, ...], list[Pod]] = {}
     for pod in sorted(pods, key=hardest_first):
-        kinds.setdefault((pod.requests, pod.ask, pod.constraints), []).append(pod)
+        claimed = claims.kind(pod) if claims is not None else ()
+        kinds.setdefault((pod.requests, pod.ask, pod.constraints, claimed), []).append(pod)
     return list(kinds.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat:
+    """A member of a kind on one node: which of the search's nodes, which devices, what for its claims."""
+
+    kind: int
+    place: int
+    devices: tuple[str, ...]
+    choices: tuple[ClaimChoice, ...]
 
 
 class _Search:
@@ -73,20 +88,22 @@ class _Search:
         left_ways_out: Some node had more ways to choose devices than were looked at.
     """
 
-    def __init__(self, kinds: Sequence[Sequence[Pod]], states: Sequence[NodeState]) -> None:
+    def __init__(self, kinds: Sequence[Sequence[Pod]], states: Sequence[NodeState], claims: GangClaims | None) -> None:
         self.steps = 0
         self.was_cut = self.left_ways_out = False
         self._kinds = kinds
+        self._claims = claims
         self._wants = [Want(kind[0]) for kind in kinds]
         self._weights = [1.0] * len(kinds)
         self._all_kinds = tuple(range(len(kinds)))
-        self._first_rooms = [room_of(state, [kind[0] for kind in kinds]) for state in states]
+        examples = [kind[0] for kind in kinds]
+        self._first_rooms = [room_of(state, examples, self._looks(state)) for state in states]
         self._stop_at = 0
         self._start()
 
     def _start(self) -> None:
         self._rooms = list(self._first_rooms)
-        self._seats: list[tuple[int, int, tuple[str, ...]]] = []
+        self._seats: list[_Seat] = []
         self._needed = [len(kind) for kind in self._kinds]
         self._could = [sum(self._limit(kind, room) for room in self._rooms) for kind in self._all_kinds]
         self.was_cut = False
@@ -97,15 +114,24 @@ class _Search:
         self._stop_at = self.steps + steps
         if any(self._could[kind] < self._needed[kind] for kind in self._all_kinds):
             return False
-        return self._next_kind(self._all_kinds)
+        try:
+            return self._next_kind(self._all_kinds)
+        finally:
+            if self._claims is not None:
+                self._claims.give_all_back()
 
     def berths(self) -> tuple[tuple[Pod, Berth], ...]:
         """Return the seats that were found."""
         waiting = [iter(kind) for kind in self._kinds]
-        return tuple(
-            (next(waiting[kind]), Berth(node=self._rooms[place].state.node.name, devices=devices))
-            for kind, place, devices in self._seats
-        )
+        return tuple((next(waiting[seat.kind]), self._berth(seat)) for seat in self._seats)
+
+    def _berth(self, seat: _Seat) -> Berth:
+        node = self._rooms[seat.place].state.node.name
+        return Berth(node=node, devices=seat.devices, choices=seat.choices)
+
+    def _looks(self, state: NodeState) -> Hashable:
+        """Return what counts of a node's devices for resource claims."""
+        return self._claims.looks(state.node.name) if self._claims is not None else None
 
     def _next_kind(self, open_kinds: tuple[int, ...]) -> bool:
         """Seat the kinds that are left, the one with the fewest nodes for its need first."""
@@ -132,9 +158,12 @@ class _Search:
             if open_seats < left:
                 break
             open_seats -= limit
-            if not limit or room.looks in seen:
+            if not limit:
                 continue
-            seen.add(room.looks)
+            looks = room.looks if self._claims is None else (room.looks, self._claims.bound(room.state.node.name))
+            if looks in seen:
+                continue
+            seen.add(looks)
             if self._on(kind, ranked, rank, open_kinds, others):
                 return True
             if self.was_cut:
@@ -145,23 +174,41 @@ class _Search:
         self, kind: int, ranked: list[int], rank: int, open_kinds: tuple[int, ...], others: tuple[int, ...]
     ) -> bool:
         """Seat one of the kind on one node in every way that differs, and go on from there."""
-        place, pod = ranked[rank], self._kinds[kind][0]
+        place, pod = ranked[rank], self._kinds[kind][-self._needed[kind]]
         room = self._rooms[place]
         self.left_ways_out = self.left_ways_out or not has_few_ways(pod, room.state)
         for devices in ways(pod, room.state):
-            if self.steps >= self._stop_at:
-                self.was_cut = True
-                return False
-            self.steps += 1
             state = booked(pod, Berth(node=room.state.node.name, devices=devices), room.state)
-            after = Room(state=state, allowed=room.allowed, limits=[-1 if limit else 0 for limit in room.limits])
-            if self._enter(kind, place, room, after, open_kinds):
-                self._seats.append((kind, place, devices))
-                if self._seat(kind, ranked, rank, open_kinds, others):
-                    return True
-                self._seats.pop()
-            self._leave(kind, place, room, after, open_kinds)
+            for choices in self._choices(pod, room):
+                if self.steps >= self._stop_at:
+                    self.was_cut = True
+                    return False
+                self.steps += 1 if not pod.resource_claims else _STEPS_PER_CLAIMANT
+                after = self._booked(room, state, choices)
+                if self._enter(kind, place, room, after, open_kinds):
+                    self._seats.append(_Seat(kind, place, devices, choices))
+                    if self._seat(kind, ranked, rank, open_kinds, others):
+                        return True
+                    self._seats.pop()
+                self._leave(kind, place, room, after, open_kinds)
+                if self._claims is not None:
+                    self._claims.give_back()
         return False
+
+    def _choices(self, pod: Pod, room: Room) -> tuple[tuple[ClaimChoice, ...], ...]:
+        """Return the ways to satisfy a member's claims on a node."""
+        if self._claims is None:
+            return ((),)
+        found, is_all = self._claims.ways(pod, room.state.node.name)
+        self.left_ways_out = self.left_ways_out or not is_all
+        return found
+
+    def _booked(self, room: Room, state: NodeState, choices: tuple[ClaimChoice, ...]) -> Room:
+        """Book a member's claims and return its node's room as it is then."""
+        if self._claims is not None:
+            state = self._claims.take(choices, room.state, state)
+        limits = [-1 if limit else 0 for limit in room.limits]
+        return Room(state=state, allowed=room.allowed, limits=limits, claimable=self._looks(state))
 
     def _enter(self, kind: int, place: int, before: Room, after: Room, open_kinds: tuple[int, ...]) -> bool:
         """Book a node's new room; return False if some kind cannot be seated any more."""
@@ -191,5 +238,7 @@ class _Search:
         found = room.limits[kind]
         if found < 0:
             found = self._wants[kind].most(room, len(self._kinds[kind])) if room.allowed[kind] else 0
+            if found and self._claims is not None:
+                found = self._claims.most(self._kinds[kind][0], room.state.node.name, found)
             room.limits[kind] = found
         return found

@@ -90,6 +90,11 @@ class Index:
         """Read rules between pods from a company that is fed with more nodes than these; before there are any."""
         self._by_slot = CompanyBySlot(company)
 
+    @property
+    def desk(self) -> Desk | None:
+        """Return who knows what the resource claims of pods can get; None = nobody does."""
+        return None if self._claims is None else self._claims.desk
+
     def use_claims(self, desk: Desk) -> None:
         """Ask this desk what the resource claims of pods can get; before there are any nodes."""
         self._claims = ClaimsBySlot(desk)

@@ -1,0 +1,235 @@
+"""What the members of a gang want by resource claims, for the gang's search: exact, on the books of the desk.
+
+The search books members one by one and takes them back. A device that its member holds by a claim is booked on the
+desk meanwhile, so that whoever comes next, and whoever shares the claim, finds it. Members whose claims ask the same
+are of one kind; nodes and devices that no claim of the gang can tell apart look alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+from binpack.dra.desk import Desk
+from binpack.dra.pools import Cell, Reach
+from binpack.dra.shown import recorded_on, with_held
+from binpack.dra.wants import Want, Way
+from binpack.dra.wishes import MOST_RESERVERS, Pending
+from binpack.state import NodeState
+from fleet import labels
+from fleet.dra import ClaimChoice, DeviceId
+from fleet.plan import Placement, Reason
+from fleet.pod import Pod
+
+# Ways to choose devices on one node that are looked at.
+_MOST_WAYS: Final = 16
+
+
+def pending(desk: Desk, unit: Sequence[Pod]) -> Pending | None:
+    """Return why the claims of a unit cannot be planned now; None = they can."""
+    users = Counter[str]()
+    for pod in unit:
+        wish = desk.wish(pod) if pod.resource_claims else None
+        if isinstance(wish, Pending):
+            if wish.reason is not Reason.LEFT_TO_SCHEDULER:
+                return Pending(wish.reason, f"member {pod.name}: {wish.detail}")
+            text = f"member {pod.name}: {wish.detail}, so that only kube-scheduler could allocate it, pod by pod"
+            return Pending(Reason.UNMODELLED_CONSTRAINT, text)
+        users.update(claim.uid for claim in desk.claims_of(pod))
+    members = {pod.uid for pod in unit}
+    for uid, many in users.items():
+        claim = desk.claims[uid]
+        many += sum(one.uid not in members for one in claim.reserved_for)
+        if many > MOST_RESERVERS:
+            text = f"claim {claim.name} would be in use by {many} pods, and it may be by {MOST_RESERVERS}"
+            return Pending(Reason.GANG_DOES_NOT_FIT, text)
+    return None
+
+
+def clashes(placements: Iterable[Placement]) -> bool:
+    """Return True if a card that one member has by its claim is given to another by record."""
+    claimed: set[tuple[str, str]] = set()
+    recorded: set[tuple[str, str]] = set()
+    for placement in placements:
+        berth = placement.berth
+        recorded.update((berth.node, device) for device in berth.devices)
+        for choice in berth.choices:
+            cards = (one for one in choice.allocation.results if one.driver.startswith(labels.DRA_GPU_DRIVERS))
+            claimed.update((berth.node, card.device) for card in cards)
+    return not claimed.isdisjoint(recorded)
+
+
+class GangClaims:
+    """The claims of one gang's unit, all of which can be planned."""
+
+    def __init__(self, desk: Desk, unit: Sequence[Pod]) -> None:
+        """Read what the claims want, and which of them several members use."""
+        self._desk = desk
+        users = Counter(claim.uid for pod in unit for claim in desk.claims_of(pod))
+        self._shared = {uid for uid, many in users.items() if many > 1}
+        self._wants: dict[str, tuple[Want, ...]] = {}
+        self._ways: dict[Way, int] = {}
+        attributes: set[str] = set()
+        for pod in unit:
+            wish = desk.wish(pod) if pod.resource_claims else None
+            if wish is None or isinstance(wish, Pending):
+                continue
+            self._wants[pod.uid] = tuple(want for want in wish.wants if want.uid not in self._shared)
+            for want in wish.wants:
+                attributes.update(one.attribute for one in want.constraints)
+                for ways in want.ways:
+                    for way in ways:
+                        self._ways.setdefault(way, len(self._ways))
+        self._attributes = tuple(sorted(attributes))
+        # Cards that pods hold by record are nobody's by claim, so their names count where members do both.
+        self._by_name = any(pod.ask is not None for pod in unit)
+        self._taken: list[tuple[Sequence[ClaimChoice], NodeState]] = []
+        self._static: dict[str, tuple[Reach, dict[DeviceId, tuple[Hashable, ...]]]] = {}
+
+    # -- members -----------------------------------------------------------------------------------------------
+
+    def kind(self, pod: Pod) -> tuple[Hashable, ...]:
+        """Return what members have in common whose claims are as good as each other's."""
+        found: list[Hashable] = []
+        for claim in self._desk.claims_of(pod) if pod.resource_claims else ():
+            given = self._desk.allocation(claim)
+            if given is not None:
+                found.append((given.terms,))
+            else:
+                found.append(claim.uid if claim.uid in self._shared else claim.demand)
+        return tuple(found)
+
+    def most(self, pod: Pod, node: str, enough: int) -> int:
+        """Return an upper limit of how many members like this one the node's devices can serve, `enough` at most."""
+        if not self._reaches(pod, node):
+            return 0
+        needs, free = 0, set[DeviceId]()
+        for want in self._wants.get(pod.uid, ()):
+            for ways in want.ways:
+                if any(way.option.is_admin for way in ways):
+                    continue
+                needs += min(max(1, way.option.count) for way in ways)
+                for cell in (cell for way in ways for cell in self._desk.suitable(node, way)):
+                    if cell.device.is_multiple or cell.where.node != node:
+                        return enough  # it serves more than one, or other nodes as well
+                    if not self._desk.books.is_held(cell.id):
+                        free.add(cell.id)
+        return min(enough, len(free) // needs) if needs else enough
+
+    def _reaches(self, pod: Pod, node: str) -> bool:
+        """Return False where a claim of the pod has devices already, and the node does not reach them."""
+        node_labels = self._desk.pools.labels(node)
+        allocations = [claim.allocation for claim in self._desk.claims_of(pod)] if pod.resource_claims else []
+        return all(one is None or one.reaches(node, node_labels) for one in allocations)
+
+    # -- nodes -------------------------------------------------------------------------------------------------
+
+    def looks(self, node: str) -> Hashable:
+        """Return everything that counts of a node's devices for these claims, as they are now."""
+        books = self._desk.books
+        cards: Counter[Hashable] = Counter()
+        pools: dict[tuple[str, str], Hashable] = {}
+        for cell in self._desk.pools.reach(node).cells:
+            looks = self._looks(node, cell)
+            if cell.device.uses:
+                drawn = tuple(sorted(books.counters(cell.pool.id).items()))
+                pools[cell.pool.id] = (
+                    drawn,
+                    tuple(sorted((k, *sorted(v.items())) for k, v in cell.pool.counters.items())),
+                )
+            if looks is None:
+                continue
+            # What others reach, too, is in the same state for all of them.
+            is_own = cell.where.node == node
+            state = (books.is_whole_held(cell.id), tuple(sorted(books.consumed(cell.id).items()))) if is_own else ()
+            cards[(looks, state)] += 1
+        return frozenset(cards.items()), tuple(pools.values())
+
+    def bound(self, node: str) -> tuple[bool, ...]:
+        """Return which of the claims that have devices by now can be used on the node."""
+        node_labels = self._desk.pools.labels(node)
+        found: list[bool] = []
+        for uid in sorted(self._shared):
+            claim = self._desk.claims.get(uid)
+            allocation = None if claim is None else self._desk.allocation(claim)
+            found.append(allocation is None or allocation.reaches(node, node_labels))
+        return tuple(found)
+
+    def ways(self, pod: Pod, node: str) -> tuple[tuple[tuple[ClaimChoice, ...], ...], bool]:
+        """Return the choices of devices for a member that differ in what they leave, and whether these are all."""
+        if not pod.resource_claims:
+            return ((),), True
+        wish = self._desk.wish(pod)
+        if isinstance(wish, Pending):
+            return (), True
+        found = self._desk.each(node, wish, lambda cell: self._looks(node, cell) or cell.id, _MOST_WAYS)
+        return found.choices, found.is_all
+
+    def _looks(self, node: str, cell: Cell) -> tuple[Hashable, ...] | None:
+        """Return what counts of a device, whoever has it; None where no claim of the gang could have it."""
+        reach = self._desk.pools.reach(node)
+        known = self._static.get(node)
+        if known is None or known[0] is not reach:
+            known = self._static[node] = (reach, self._all_looks(node, reach))
+        return known[1].get(cell.id)
+
+    def _all_looks(self, node: str, reach: Reach) -> dict[DeviceId, tuple[Hashable, ...]]:
+        fits: dict[DeviceId, list[int]] = {}
+        for way, number in self._ways.items():
+            for cell in self._desk.suitable(node, way):
+                fits.setdefault(cell.id, []).append(number)
+        places: dict[tuple[str, str], int] = {}
+        found: dict[DeviceId, tuple[Hashable, ...]] = {}
+        for cell in reach.cells:
+            place = places.setdefault(cell.pool.id, len(places))
+            if cell.id not in fits:
+                continue
+            device = cell.device
+            values = [device.attributes.get(one) for one in self._attributes]
+            is_own = cell.where.node == node
+            is_card = self._by_name and cell.id[0].startswith(labels.DRA_GPU_DRIVERS)
+            found[cell.id] = (
+                tuple(fits[cell.id]),
+                tuple((type(value).__name__, value) for value in values),
+                device.is_multiple,
+                tuple(sorted((name, one.value) for name, one in device.capacity.items())),
+                (place, device.uses) if device.uses else (),
+                cell.id[2] if is_card and is_own else () if is_own else cell.id,
+            )
+        return found
+
+    # -- books -------------------------------------------------------------------------------------------------
+
+    def take(self, choices: Sequence[ClaimChoice], before: NodeState, after: NodeState) -> NodeState:
+        """Book a member's devices.
+
+        Args:
+            choices: For its claims.
+            before: Its node without it.
+            after: Its node with everything else of it booked.
+
+        Returns:
+            The node, with the cards in use that its claims have.
+        """
+        self._taken.append((choices, before))
+        self._desk.take(choices)
+        self._record(after)
+        return with_held(after, self._desk.held_on(after.node.name)) if self._by_name else after
+
+    def give_back(self) -> None:
+        """Undo the last `take`."""
+        choices, before = self._taken.pop()
+        self._desk.give_back(choices)
+        self._record(before)
+
+    def give_all_back(self) -> None:
+        """Undo whatever is taken."""
+        while self._taken:
+            self.give_back()
+
+    def _record(self, state: NodeState) -> None:
+        if self._by_name and state.node.is_sharing:
+            held = self._desk.held_on(state.node.name)
+            recorded = [one for one in recorded_on(state) if one not in held]
+            self._desk.set_node(state.node.name, state.node.labels, recorded)
