@@ -7,6 +7,7 @@ from typing import Final
 
 from binpack.books import Holding
 from binpack.check import check
+from binpack.check_seats import check_seats
 from binpack.controller.shares import standing_of
 from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
@@ -140,12 +141,24 @@ def has_lesser_tenants(world: World, priority: int) -> bool:
 
 def seat_by_preemption(
     world: World, unit: Sequence[Pod], budgets_of: BudgetsOf, now_s: float, *, may_break: bool
-) -> Proposal | None:
-    """Return seats for the unit, with the fewest others to go; None where there is no way, or it takes too long."""
+) -> tuple[Proposal | None, tuple[Violation, ...]]:
+    """Return seats for the unit, verified, with the fewest others to go, and what was wrong with them.
+
+    None where there is no way, it takes too long, or what was found does not hold.
+    """
     kinds = {(pod.requests, pod.ask, pod.constraints, pod.guest) for pod in unit}
     if len(unit) > _MOST_TO_PREEMPT or len(kinds) > _MOST_KINDS_TO_PREEMPT:
-        return None
-    return propose(unit, WorldView(world, now_s), budgets_of, may_break=may_break)
+        return None, ()
+    view = WorldView(world, now_s)
+    proposal = propose(unit, view, budgets_of, may_break=may_break)
+    if proposal is None:
+        return None, ()
+    nodes = {berth.node: node for _, berth in proposal.seats if (node := view.open_node(berth.node)) is not None}
+    staying = {name: view.staying(name) for name in nodes}
+    users = (one.uid for claim in world.desk.claims.values() for one in claim.reserved_for)
+    published = world.desk.published(nodes, going={uid for uid in users if view.leaves(uid)})
+    wrong = check_seats(proposal.seats, proposal.victims, nodes, staying, published)
+    return (None if wrong else proposal), wrong
 
 
 def seat_standings(world: World, budgets_of: BudgetsOf, now_s: float, *, may_break: bool) -> dict[str, SeatStanding]:

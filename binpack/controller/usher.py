@@ -33,7 +33,7 @@ from binpack.gangs.place import Refusal
 from binpack.gangs.roll import Key, key_of
 from fleet.clock import Clock
 from fleet.kube.events import EventRecorder
-from fleet.plan import Reason, Unplaced
+from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
 from fleet.pod import Berth, Pod
 
 log = logging.getLogger(__name__)
@@ -112,9 +112,7 @@ class Usher:
         began_s = self._clock.monotonic_s()
         answer, violations = plan_gang(self._world, unit)
         now_s = self._clock.monotonic_s()
-        for violation in violations:
-            self._metrics.violations.inc()
-            log.warning("a gang's berth was not used: %s", violation.rule, extra={"where": violation.node})
+        self._note(violations, "a gang's berth was not used")
         if not isinstance(answer, Refusal):
             self._metrics.gangs.labels("seated").inc()
             berths = {placement.pod_uid: placement.berth for placement in answer}
@@ -131,6 +129,11 @@ class Usher:
         for pod in self._world.together.roll.standing(key).ready[len(unit) :]:
             if pod.seat is None and pod.uid not in self._world.away:
                 self._world.wait(replace(answer.unplaced[0], pod_uid=pod.uid))
+
+    def _note(self, violations: Sequence[Violation], what: str) -> None:
+        for violation in violations:
+            self._metrics.violations.inc()
+            log.warning("%s: %s", what, violation.rule, extra={"where": violation.node})
 
     def _leave_out(self, key: Key, unit: Sequence[Pod], reason: Reason, detail: str) -> None:
         self._world.together.rest(key, self._clock.monotonic_s() + _FAULT_PAUSE_S)
@@ -168,7 +171,8 @@ class Usher:
             looked += 1
             world.refresh()
             began_s = self._clock.monotonic_s()
-            proposal = seat_by_preemption(world, unit, self._budgets.of, now_s, may_break=self._may_break)
+            proposal, violations = seat_by_preemption(world, unit, self._budgets.of, now_s, may_break=self._may_break)
+            self._note(violations, "a seat was not proposed")
             if proposal is None:
                 took_s = self._clock.monotonic_s() - began_s
                 pause_s = max(_NOBODY_TO_GO_PAUSE_S, _PAUSE_PER_EFFORT * took_s)
@@ -195,11 +199,9 @@ class Usher:
         for step in list(world.together.steps(found, world.away, now_s)):
             match step.step:
                 case Step.PIN:
-                    for pod in step.pods:
-                        if pod.seat is not None:
-                            berth = replace(pod.seat, choices=found[pod.uid].choices)
-                            world.depart(pod, berth)
-                            self._start(self._carrier.carry(pod, berth))
+                    self._pin(
+                        [(pod, replace(pod.seat, choices=found[pod.uid].choices)) for pod in step.pods if pod.seat]
+                    )
                 case Step.GIVE_UP:
                     self._give_up(step)
                 case Step.EVICT if self._preempts and self._budgets.is_known:
@@ -208,6 +210,16 @@ class Usher:
                         self._start(self._evictor.ask(victim, preemptor))
                 case _:
                     pass
+
+    def _pin(self, berths: Sequence[tuple[Pod, Berth]]) -> None:
+        placements = tuple(Placement(pod_uid=pod.uid, berth=berth) for pod, berth in berths)
+        violations = self._world.desk.violations(Plan(placements=placements), [pod for pod, _ in berths])
+        self._note(violations, "a seat was not used")
+        if violations:
+            return  # it is settled anew
+        for pod, berth in berths:
+            self._world.depart(pod, berth)
+            self._start(self._carrier.carry(pod, berth))
 
     # -- seats -------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ class Published:
 
 def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple[Violation, ...]:
     """Return every rule that the plan's choices of devices break."""
-    claims, node_labels = _after(published.claims, published.going), published.node_labels
+    claims, node_labels = claims_after(published.claims, published.going), published.node_labels
     by_uid = {pod.uid: pod for pod in pods}
     concerned = [one for one in plan.placements if one.pod_uid in by_uid]
     if not any(by_uid[one.pod_uid].resource_claims or one.berth.choices for one in concerned):
@@ -100,7 +100,7 @@ def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple
     return tuple(found)
 
 
-def _after(claims: Mapping[str, ResourceClaim], going: frozenset[str]) -> Mapping[str, ResourceClaim]:
+def claims_after(claims: Mapping[str, ResourceClaim], going: frozenset[str]) -> Mapping[str, ResourceClaim]:
     """Return the claims as they are once these pods are gone: the last one's going frees what it was reserved for."""
     if not going:
         return claims

@@ -234,7 +234,7 @@ class Desk:
         return choose(node, wish.wants, reach, lambda way: self._fitting.of(node, reach, way)[0], held, self._values)
 
     def each(self, node: str, wish: Wish, alike: Alike, most: int) -> Ways:
-        """Return ways to give one node's devices to what a wish wants that differ in what they leave, see `choose_each`.
+        """Return ways to give a node's devices to what a wish wants that differ in what they leave, see `choose_each`.
 
         Args:
             node: Where.
@@ -285,22 +285,24 @@ class Desk:
             and any(not holder.startswith(_RECORDS) for holder in held.holdings(cell.id))
         )
 
-    def violations(self, plan: Plan, pods: Sequence[Pod], *, going: Collection[str] = ()) -> tuple[Violation, ...]:
-        """Return what the plan's choices of devices break, as the independent verifier finds it.
-
-        Args:
-            plan: The plan.
-            pods: Of the plan.
-            going: Uids of pods that will be gone by then.
-        """
+    def violations(self, plan: Plan, pods: Sequence[Pod]) -> tuple[Violation, ...]:
+        """Return what the plan's choices of devices break now, as the independent verifier finds it."""
         claimants = {pod.uid for pod in pods if pod.resource_claims}
         if not any(one.pod_uid in claimants or one.berth.choices for one in plan.placements):
             return ()
+        return check_claims(plan, pods, self.published({placement.berth.node for placement in plan.placements}))
+
+    def published(self, nodes: Iterable[str], going: Collection[str] = ()) -> Published:
+        """Return what the verifier is to judge by.
+
+        Args:
+            nodes: Those of the plan.
+            going: Uids of pods that are on their way out, or gone already.
+        """
         claims = dict(self.claims)
         for uid, (_, allocation) in self._assumed.items():
             claims[uid] = replace(claims[uid], allocation=allocation)
-        nodes = {placement.berth.node for placement in plan.placements}
-        published = Published(
+        return Published(
             claims=claims,
             slices=self.pools.slices(),
             classes=self.classes,
@@ -309,7 +311,6 @@ class Desk:
             kept=self._kept,
             going=frozenset(going),
         )
-        return check_claims(plan, pods, published)
 
     def rivals(self, claim: ResourceClaim) -> tuple[str, ...]:
         """Return other claims that have what this one has for itself: somebody else allocated at the same time."""
