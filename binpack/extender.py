@@ -79,6 +79,7 @@ class Extender:
         self._holders: dict[str, str] = {}
         self._pods: dict[str, Pod] = {}
         self._contested: dict[str, int] = {}
+        self._seats: dict[str, str] = {}
 
     @property
     def contested(self) -> int:
@@ -95,6 +96,10 @@ class Extender:
         uid = pod.uid
         promise = self._promises.get(uid)
         is_unbound = not pod.node_name and pod.is_live
+        if is_unbound and pod.gates and pod.seat is not None and (pod.has_claims or pod.ask is not None):
+            self._seats[uid] = pod.seat.node
+        else:
+            self._seats.pop(uid, None)
         if is_unbound and pod.scheduler_name == labels.SCHEDULER_NAME:
             self._pods[uid] = pod
         else:
@@ -113,6 +118,7 @@ class Extender:
     def pod_gone(self, uid: str) -> None:
         """Take note that a pod's object is gone."""
         self._pods.pop(uid, None)
+        self._seats.pop(uid, None)
         self._break_promise(uid)
         self._note_holder(uid, "")
 
@@ -202,6 +208,10 @@ class Extender:
                 why_not = shortage(pod, state)
                 if why_not:
                     failed[name] = why_not
+        if pod.has_claims and self._seats:
+            # What leaves for a seat frees its devices for whoever allocates first, and kube-scheduler knows no seats.
+            why_not = "devices of the node are kept for a pod with a seat"
+            failed |= dict.fromkeys(given.intersection(self._seats.values()), why_not)
         passed = [name for name in names if name not in failed] if failed else names
         return Verdict(outcome=Outcome.PASSED, passed=passed, failed=failed)
 

@@ -355,3 +355,24 @@ def test_a_version_that_is_no_number_never_makes_anybody_wait(two_nodes, version
     pod = replace(a_pod("p", whole=1, pin="n1", devices=("0",)), resource_version=version)
     two_nodes.see(pod)
     assert not two_nodes.extender.is_behind(pod)
+
+
+def claimant(name="p", **words) -> Pod:
+    return replace(ungated(name, **words), has_claims=True)
+
+
+def test_a_handed_over_pod_with_claims_keeps_off_nodes_whose_devices_a_seat_waits_for():
+    """kube-scheduler would allocate what was freed for the seat; it allocates for such pods alone."""
+    seated = replace(a_pod("seated", seat=Berth(node="n1")), has_claims=True)
+    cluster = Cluster(a_node("n1", gpus=0), a_node("n2", gpus=0), pods=[seated])
+    verdict = cluster.filter(claimant(), ["n1", "n2"])
+    assert (verdict.outcome, list(verdict.passed)) == (Outcome.PASSED, ["n2"])
+    assert "kept for a pod with a seat" in verdict.failed["n1"]
+    assert list(cluster.filter(ungated("q"), ["n1", "n2"]).passed) == ["n1", "n2"]
+    cluster.gone(seated)
+    assert list(cluster.filter(claimant(), ["n1", "n2"]).passed) == ["n1", "n2"]
+
+
+def test_a_seat_without_devices_keeps_no_claims_away():
+    cluster = Cluster(a_node("n1", gpus=0), pods=[a_pod("seated", seat=Berth(node="n1"))])
+    assert list(cluster.filter(claimant(), ["n1"]).passed) == ["n1"]
