@@ -1,1 +1,1 @@
-"""Where each model pod goes, on which devices: snapshot and pods in, plan out."""
+"""Where each model pod goes, on which devices: the state of nodes and pods in, plan out."""

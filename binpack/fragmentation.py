@@ -23,5 +23,7 @@ def fragmented_milli_gpu(states: Iterable[NodeState], mix: Mix) -> float:
         arrays.set_node(state)
     rows = np.arange(arrays.count)
     residual = np.maximum(arrays.residual[rows], 0)
-    fragment = Fragmentation(mix, arrays.models).fragment(arrays.node_model[rows], arrays.milli_cpu[rows], residual)
+    fragment = Fragmentation(mix, arrays.models.names).fragment(
+        arrays.node_model[rows], arrays.milli_cpu[rows], residual
+    )
     return float(fragment.sum())

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from binpack.bound.kinds import NodeKind, PodKind
-from binpack.index.arrays import Ints
+from binpack.index.columns import Ints
 from fleet.device import WHOLE_MILLI
 
 Filling = tuple[tuple[int, int], ...]

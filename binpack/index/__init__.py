@@ -1,6 +1,6 @@
 """The index: the class-value policy over arrays, any pod answered at once."""
 
-from binpack.index.arrays import UnknownBerthError
+from binpack.index.bookings import UnknownBerthError
 from binpack.index.index import Index
 from binpack.index.mix import Mix, Shape, default_mix, mix_of
 from binpack.index.potential import Weights

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from binpack.index.arrays import Floats, Ints
+from binpack.index.columns import Floats, Ints
 from fleet.device import WHOLE_MILLI, DeviceAsk
 from fleet.plan import Reason, Unplaced
 from fleet.pod import Pod

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from binpack.index.arrays import model_place
 from binpack.index.mix import Mix
+from binpack.index.models import model_place
 
 _SWEEPS: Final = 40
 _NARROW_RATIO: Final = 0.9

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Floats
+from binpack.index.columns import Floats
 from fleet.device import WHOLE_MILLI
 
 # Values are kept as multiples of this, so that sums of them are exact in any order.

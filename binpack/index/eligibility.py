@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Arrays, Bools
+from binpack.index.arrays import Arrays
+from binpack.index.columns import Bools
 from fleet.constraints import NodeConstraints, Taint
 
 _MASKS_KEPT: Final = 256

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from binpack.index.arrays import BY_DEVICE, Arrays, Floats, Ints
+from binpack.index.columns import BY_DEVICE, Columns, Floats, Ints
 from binpack.index.mix import Mix
+from binpack.index.models import Models
 from binpack.index.potential import Potential, Weights
 from binpack.index.reservation import Reserve
 
@@ -19,7 +20,7 @@ class Excerpt:
     Attributes:
         names: The nodes, ascending.
         device_ids: Per node the ids of its devices by position.
-        columns: `Arrays.columns` of the nodes, int64 in C order.
+        columns: `Columns.copied` of the nodes, int64 in C order.
         models: Names of the models by number.
         mix: Demand mix of the potential.
         weights: Parameters of the potential.
@@ -41,14 +42,14 @@ class Excerpt:
     reserves: tuple[Reserve, ...]
     reserve_price: float
 
-    def arrays(self) -> Arrays:
+    def arrays(self) -> Columns:
         """Return the nodes as arrays, slot = place in `names`."""
         many = len(self.names)
         columns: dict[str, Ints] = {}
         for name, data in self.columns.items():
             column = np.frombuffer(data, np.int64)
             columns[name] = (column.reshape(many, -1) if name in BY_DEVICE else column).copy()
-        return Arrays.of_columns(columns, self.models)
+        return Columns.of(columns, Models(self.models))
 
     def potential(self) -> Potential:
         """Return the tables that score the nodes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -13,31 +12,22 @@ from binpack.dra.by_slot import ClaimsBySlot
 from binpack.dra.desk import Desk
 from binpack.index import alternatives, room
 from binpack.index.ahead import Expected
-from binpack.index.arrays import Arrays, Bools, Floats, Ints
-from binpack.index.contention import contention
-from binpack.index.device_value import frozen_value_table
+from binpack.index.arrays import Arrays
+from binpack.index.beside import Beside
+from binpack.index.columns import Bools, Floats, Ints
 from binpack.index.eligibility import Eligibility
 from binpack.index.excerpt import Excerpt, nearest
-from binpack.index.kept import Kept
 from binpack.index.lessons import Lessons
 from binpack.index.miss import Misses
 from binpack.index.mix import Mix, default_mix, shape_of
-from binpack.index.potential import Potential, Weights, grained
-from binpack.index.reservation import Reservations
-from binpack.index.scarcity import cpu_demand_ratio, suited
-from binpack.index.scorer import Scorer
-from binpack.index.scores import PodClass, ScoreCache
-from binpack.index.soft_taints import SoftTaints
+from binpack.index.potential import Weights
+from binpack.index.scores import PodClass
+from binpack.index.tables import Tables
 from binpack.index.unseen import with_unseen
 from binpack.state import NodeState
 from fleet.device import AskKind
 from fleet.plan import Placement, Unplaced
 from fleet.pod import Berth, Pod
-
-_LEAST_PRICED_MILLI = 300
-# A CPU-only pod on a node with devices while others have room, or any pod on a node that is to be emptied: dearer than
-# anything else.
-_LAST_RESORT_MILLI = 10_000.0
 
 
 class Index:
@@ -60,18 +50,13 @@ class Index:
     ) -> None:
         """Index these nodes for this demand mix; None = the openb default mix until `learn` has seen enough."""
         self._arrays = Arrays()
-        self._mix = default_mix() if mix is None else mix
-        self._weights = self._given_weights = Weights() if weights is None else weights
         self._lessons = Lessons()
         self._eligibility = Eligibility(self._arrays)
         self._misses = Misses(self._arrays, self._eligibility)
-        self._by_slot = CompanyBySlot()
-        self._soft = SoftTaints()
-        self._claims: ClaimsBySlot | None = None
-        self._kept: Kept | None = None
+        self._beside = Beside(self._arrays, self._eligibility)
         for state in states:
             self.set_node(state)
-        self._rebuild()
+        self._tables = Tables(self._arrays, default_mix() if mix is None else mix, weights or Weights())
 
     def keep_for(self, expected: Iterable[Expected]) -> None:
         """Leave nodes to drain for these pods that need several whole devices; the last call counts.
@@ -79,42 +64,37 @@ class Index:
         Args:
             expected: How many of each kind wait, and how many fewer run than usual; kinds that ask less may be there.
         """
-        self._kept = Kept(self._arrays, self._eligibility, expected)
+        self._beside.keep_for(expected)
 
     @property
     def company(self) -> Company:
         """Return what is known of rules between pods."""
-        return self._by_slot.company
+        return self._beside.company.company
 
     def use_company(self, company: Company) -> None:
         """Read rules between pods from a company that is fed with more nodes than these; before there are any."""
-        self._by_slot = CompanyBySlot(company)
+        self._beside.company = CompanyBySlot(company)
 
     @property
     def desk(self) -> Desk | None:
         """Return who knows what the resource claims of pods can get; None = nobody does."""
-        return None if self._claims is None else self._claims.desk
+        return None if self._beside.claims is None else self._beside.claims.desk
 
     def use_claims(self, desk: Desk) -> None:
         """Ask this desk what the resource claims of pods can get; before there are any nodes."""
-        self._claims = ClaimsBySlot(desk)
+        self._beside.claims = ClaimsBySlot(desk)
 
     def set_node(self, state: NodeState) -> None:
         """Add a node or replace all that is known of it, bookings included."""
         self._arrays.set_node(state)
-        if self._claims is not None:
-            self._claims.node_moved(state.node.name)
-        slot = self._arrays.slots[state.node.name]
-        self._by_slot.set_node(state, slot)
-        self._soft.set_node(slot, state.node)
+        self._beside.set_node(state, self._arrays.slots[state.node.name])
 
     def remove_node(self, name: str) -> None:
         """Forget a node; one that is not there is no error."""
         slot = self._arrays.slots.get(name)
         if slot is not None:
             self._arrays.remove_node(name)
-            self._by_slot.remove_node(name, slot)
-            self._soft.remove_node(slot)
+            self._beside.remove_node(name, slot)
 
     def take(self, pod: Pod, berth: Berth) -> None:
         """Book the pod on the berth.
@@ -123,9 +103,7 @@ class Index:
             UnknownBerthError: The node or a device is not in the index.
         """
         self._arrays.take(pod, berth)
-        if berth.choices and self._claims is not None:
-            self._claims.desk.take(berth.choices)
-        self._by_slot.take(pod, berth)
+        self._beside.take(pod, berth)
 
     def give_back(self, pod: Pod, berth: Berth) -> None:
         """Undo `take`.
@@ -134,9 +112,7 @@ class Index:
             UnknownBerthError: The node or a device is not in the index.
         """
         self._arrays.give_back(pod, berth)
-        if berth.choices and self._claims is not None:
-            self._claims.desk.give_back(berth.choices)
-        self._by_slot.give_back(pod, berth)
+        self._beside.give_back(pod, berth)
 
     def place(self, pod: Pod, *, with_shortfall: bool = True) -> Placement | Unplaced:
         """Return the best berth now, or why there is none; nothing is booked.
@@ -203,8 +179,8 @@ class Index:
 
     def potential(self) -> float:
         """Return the sum of Phi over all nodes, milli-GPU: the lower, the better what is free can still be used."""
-        self._refresh()
-        return self._scorer.total()
+        self._tables.refresh()
+        return self._tables.scorer.total()
 
     def learn(self, pods: Iterable[Pod]) -> bool:
         """Count these pods into the demand mix; True if it was time for new tables (after 50, 100, 200, ... pods)."""
@@ -217,8 +193,7 @@ class Index:
 
     def set_mix(self, mix: Mix) -> None:
         """Make all tables anew for this demand mix."""
-        self._mix = mix
-        self._rebuild()
+        self._tables.set_mix(mix)
 
     def excerpt(self, groups: Sequence[tuple[Pod, int]], most: int, also: Iterable[str]) -> Excerpt | None:
         """Return what a batch solver must know; None if no node can hold any of the pods.
@@ -228,7 +203,7 @@ class Index:
             most: Nodes of different cost to look at per kind.
             also: Nodes to include whatever they cost.
         """
-        arrays = self._arrays
+        arrays, tables = self._arrays, self._tables
         found = {arrays.slots[name] for name in also}
         for pod, many in groups:
             found.update(nearest(self._costs(pod)[0], arrays.order, most, many).tolist())
@@ -236,62 +211,38 @@ class Index:
             return None
         slots = np.array(sorted(found, key=arrays.order.__getitem__), np.int64)
         pods = [pod for pod, _ in groups]
-        surcharge = np.stack([self._surcharge(pod)[slots] for pod in pods])
+        surcharge = np.stack([self._beside.surcharge(pod, tables.price)[slots] for pod in pods])
         return Excerpt(
             names=tuple(arrays.name(slot) for slot in slots.tolist()),
             device_ids=tuple(arrays.ids[slot] for slot in slots.tolist()),
-            columns={name: column.tobytes() for name, column in arrays.columns(slots).items()},
-            models=tuple(arrays.models),
-            mix=self._mix,
-            weights=self._weights,
-            values=self._scorer.potential.of_residual[:, 1].tobytes(),
+            columns={name: column.tobytes() for name, column in arrays.copied(slots).items()},
+            models=tuple(arrays.models.names),
+            mix=tables.mix,
+            weights=tables.weights,
+            values=tables.scorer.potential.of_residual[:, 1].tobytes(),
             surcharge=surcharge.tobytes(),
-            reserves=self._reservations.reserves(pods, slots),
-            reserve_price=self._weights.reserved_milli,
+            reserves=tables.reservations.reserves(pods, slots),
+            reserve_price=tables.weights.reserved_milli,
         )
-
-    def _surcharge(self, pod: Pod) -> Floats:
-        """Return what the pod costs beside potential and reservations, (count,), inf where it is not allowed."""
-        arrays = self._arrays
-        allowed = room.nodes_with_room(arrays, self._eligibility, pod)
-        cost = np.where(allowed, 0.0, np.inf)
-        if pod.ask is None:
-            every = np.arange(arrays.count)
-            self._spare_devices(cost, allowed & room.cpu_suffices(arrays, pod.requests.milli_cpu, every))
-            if pod.requests.extended:
-                cost += room.instances_left(arrays, pod)
-        elif self._price is not None:
-            priced = max(pod.ask.total_milli_gpu, _LEAST_PRICED_MILLI)
-            cost += priced * self._price[arrays.node_model[: arrays.count]]
-        self._by_slot.charge(pod, cost)
-        if pod.resource_claims and self._claims is not None:
-            self._claims.charge(pod, cost, arrays.slots, arrays.name)
-        if arrays.leaving:
-            cost[list(arrays.leaving)] += _LAST_RESORT_MILLI
-        avoided = self._soft.avoided(pod.constraints.tolerations)
-        if avoided is not None:
-            cost[avoided] += _LAST_RESORT_MILLI
-        if self._kept:
-            self._kept.charge(pod, cost)
-        return cost
 
     def _unclaimed(self, pod: Pod) -> Unplaced | None:
         """Return the answer for a pod that its resource claims alone keep from every node; None = more does."""
-        if not pod.resource_claims or self._claims is None:
+        claims = self._beside.claims
+        if not pod.resource_claims or claims is None:
             return None
         cost, _ = self._costs(replace(pod, resource_claims=()))
-        return self._claims.why_not(pod, [self._arrays.name(slot) for slot in np.flatnonzero(cost < np.inf).tolist()])
+        return claims.why_not(pod, [self._arrays.name(slot) for slot in np.flatnonzero(cost < np.inf).tolist()])
 
     def _lonely(self, pod: Pod) -> Unplaced | None:
         """Return the answer for a pod that nothing but a rule between pods keeps from every node; None = more does."""
         if not self.company.is_involved(pod):
             return None
-        score, _ = self._cache.scores(PodClass.of(pod))
+        score, _ = self._tables.scores.scores(PodClass.of(pod))
         has_room = room.nodes_with_room(self._arrays, self._eligibility, pod) & (score < np.inf)
         slots = np.flatnonzero(has_room)
         if not len(slots):
             return None
-        reason, detail = self._by_slot.why_not(pod, slots)
+        reason, detail = self._beside.company.why_not(pod, slots)
         allowed = int(self._eligibility.mask(pod.constraints)[: self._arrays.count].sum())
         return Unplaced(pod_uid=pod.uid, reason=reason, detail=detail, allowed_nodes=allowed)
 
@@ -306,21 +257,16 @@ class Index:
     def _costs(self, pod: Pod) -> tuple[Floats, Ints]:
         """Return the cost on every slot, (count,), inf where the pod does not fit, and the best device's position."""
         if pod.ask is not None and pod.ask.alternatives:
-            return alternatives.cheapest(pod, self._costs, self._weights.lesser_model_milli)
-        self._refresh()
-        score, kept = self._cache.scores(PodClass.of(pod))
-        position = kept.astype(np.int64, copy=False)
-        cost = score + self._surcharge(pod)
-        charged = self._reservations.charged(pod, position)
+            return alternatives.cheapest(pod, self._costs, self._tables.weights.lesser_model_milli)
+        tables = self._tables
+        tables.refresh()
+        score, narrow = tables.scores.scores(PodClass.of(pod))
+        position = narrow.astype(np.int64, copy=False)
+        cost = score + self._beside.surcharge(pod, tables.price)
+        charged = tables.reservations.charged(pod, position)
         if charged is not None:
-            cost[charged] += self._weights.reserved_milli
+            cost[charged] += tables.weights.reserved_milli
         return cost, position
-
-    def _spare_devices(self, cost: Floats, has_room: Bools) -> None:
-        """Make nodes with devices the last resort of a CPU-only pod while another node has room."""
-        has_devices = self._arrays.has_devices[: self._arrays.count] > 0
-        if (has_room & ~has_devices).any():
-            cost[has_devices] += _LAST_RESORT_MILLI
 
     def _placement(self, pod: Pod, slot: int, cost: float, position: int) -> Placement:
         pod, position = alternatives.chosen(pod, position)
@@ -332,65 +278,12 @@ class Index:
         elif position >= 0:
             devices = arrays.device_ids(slot, [position])
         elif ask is not None and ask.kind is not AskKind.CLASSIC:
-            chosen, _ = self._scorer.choose(ask, np.array([slot]))
+            chosen, _ = self._tables.scorer.choose(ask, np.array([slot]))
             devices = arrays.device_ids(slot, [int(p) for p in np.flatnonzero(chosen[0])])
         node = arrays.name(slot)
-        choices = self._claims.choices(pod, node) if pod.resource_claims and self._claims is not None else ()
+        claims = self._beside.claims
+        choices = claims.choices(pod, node) if pod.resource_claims and claims is not None else ()
         return Placement(pod_uid=pod.uid, berth=Berth(node=node, devices=devices, choices=choices), score=cost)
-
-    def _refresh(self) -> None:
-        """Bring everything derived up to date with the bookings and nodes since the last question."""
-        arrays = self._arrays
-        if len(arrays.models) != self._models_known:
-            self._rebuild()
-        elif arrays.has_new_inventory and self._suited() == self._weights:
-            self._scorer.renew(self._changed())
-            self._recount()
-        elif arrays.has_new_inventory:
-            self._rebuild()
-        elif arrays.changed:
-            slots = self._changed()
-            self._scorer.renew(slots)
-            self._reservations.renew(slots)
-            arrays.changed.clear()
-
-    def _changed(self) -> Ints:
-        return np.fromiter(self._arrays.changed, np.int64, len(self._arrays.changed))
-
-    def _rebuild(self) -> None:
-        """Make all tables for the mix and the nodes there are now."""
-        arrays = self._arrays
-        self._models_known = len(arrays.models)
-        self._weights = self._suited()
-        potential = Potential(self._mix, arrays.models, frozen_value_table(), self._weights)
-        self._scorer = Scorer(arrays, potential)
-        self._cache = ScoreCache(arrays, self._scorer.score)
-        self._recount()
-
-    def _recount(self) -> None:
-        """Make prices and reservations anew, which depend on how many nodes of which kind there are."""
-        arrays = self._arrays
-        self._reservations = Reservations(
-            arrays, self._mix, self._weights.reservation_factor, self._weights.reservation_margin
-        )
-        self._price = self._prices()
-        arrays.changed.clear()
-        arrays.has_new_inventory = False
-
-    def _suited(self) -> Weights:
-        return suited(self._given_weights, cpu_demand_ratio(self._mix, self._arrays.known_classes().items()))
-
-    def _prices(self) -> Floats | None:
-        """Return the contention price per milli-GPU by model, (models + 1,); None where nothing is contended."""
-        arrays = self._arrays
-        devices = Counter[int](arrays.model[: arrays.count][arrays.model[: arrays.count] >= 0].tolist())
-        levels = contention(self._mix, {arrays.models[model]: n for model, n in devices.items()})
-        if not any(levels.values()):
-            return None
-        price = np.zeros(len(arrays.models) + 1)
-        for name, level in levels.items():
-            price[arrays.models.index(name)] = grained(self._weights.contention * level)
-        return price
 
     def _usual_device_mib(self) -> int:
         known = self._arrays.total_mib[: self._arrays.count]

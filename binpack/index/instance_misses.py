@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from binpack.index import room
-from binpack.index.arrays import Arrays, Bools, Ints
+from binpack.index.arrays import Arrays
+from binpack.index.columns import Bools, Ints
 from fleet.device import DeviceAsk
 from fleet.plan import Reason, Shortfall, Unplaced
 from fleet.pod import Pod

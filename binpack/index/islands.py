@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Bools, Floats, Ints
+from binpack.index.columns import Bools, Floats, Ints
 
 BROKEN_MILLI: Final = 64.0  # of a device that lies free beside a taken one of its island
 PARTED_MILLI: Final = 256.0  # of each island more that a pod is spread over

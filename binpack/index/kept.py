@@ -23,7 +23,8 @@ from typing import Final
 import numpy as np
 
 from binpack.index.ahead import Expected
-from binpack.index.arrays import Arrays, Bools, Floats, Ints
+from binpack.index.arrays import Arrays
+from binpack.index.columns import Bools, Floats, Ints
 from binpack.index.eligibility import Eligibility
 from fleet.device import WHOLE_MILLI
 from fleet.pod import Pod
@@ -120,7 +121,7 @@ def asks_several(pod: Pod) -> bool:
 def _could_hold(arrays: Arrays, pod: Pod) -> Bools:
     """Return which slots could hold the pod if nothing else were on them, (count,)."""
     assert pod.ask is not None
-    accepted = arrays.ranks(pod.ask.models) >= 0
+    accepted = arrays.models.ranks(pod.ask.models) >= 0
     by_class = np.array(
         [
             one.devices >= pod.ask.count

@@ -15,24 +15,24 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import SHARING, Arrays, Floats, Ints, between
+from binpack.index.columns import SHARING, Columns, Floats, Ints, between
 from fleet.device import WHOLE_MILLI, DeviceAsk
 
 UNMATCHED: Final = 0.125  # a power of two, so that sums stay exact
 
 
-def unmatched(arrays: Arrays, slots: Ints) -> Floats:
+def unmatched(arrays: Columns, slots: Ints) -> Floats:
     """Return Phi_unmatched, (n,)."""
     found: Floats = _of(arrays, slots, 0, 0).sum(axis=1)
     return found
 
 
-def growth(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Floats:
+def growth(arrays: Columns, ask: DeviceAsk, slots: Ints) -> Floats:
     """Return by how much Phi_unmatched rises when a device gives this share, for each device, (n, D)."""
     return _of(arrays, slots, ask.milli_gpu, ask.memory_mib) - _of(arrays, slots, 0, 0)
 
 
-def _of(arrays: Arrays, slots: Ints, milli: int, mib: int) -> Floats:
+def _of(arrays: Columns, slots: Ints, milli: int, mib: int) -> Floats:
     total = arrays.total_mib[slots]
     left_milli = between(arrays.free_milli[slots] - milli, 0, WHOLE_MILLI)
     left_mib = WHOLE_MILLI * between(arrays.free_mib[slots] - mib, 0, 2**50) // np.maximum(total, 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from binpack.index import instance_misses, islands, room
-from binpack.index.arrays import Arrays, Bools, Ints
+from binpack.index.arrays import Arrays
+from binpack.index.columns import Bools, Ints
 from binpack.index.eligibility import Eligibility
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.plan import Reason, Shortfall, Unplaced

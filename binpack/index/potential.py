@@ -27,8 +27,9 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Floats, Ints, between, model_place
+from binpack.index.columns import Floats, Ints, between
 from binpack.index.mix import Mix, Shape
+from binpack.index.models import model_place
 from fleet.device import WHOLE_MILLI
 
 _MOST_MILLI_CPU: Final = 2**20  # more CPU than this on one node counts as this

@@ -21,7 +21,8 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Arrays, Bools, Ints
+from binpack.index.arrays import Arrays
+from binpack.index.columns import Bools, Ints
 from binpack.index.mix import Mix, Shape
 from fleet.device import WHOLE_MILLI
 from fleet.pod import Pod
@@ -206,7 +207,7 @@ class Reservations:
 
     def _holding(self, devices: int, milli_cpu: int, memory_bytes: int, models: tuple[str, ...]) -> Bools:
         """Return which node classes could hold a pod of this size that wants so many whole devices, (C,)."""
-        accepted = self._arrays.ranks(models) >= 0
+        accepted = self._arrays.models.ranks(models) >= 0
         return np.array(
             [
                 one.devices >= devices

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from binpack.index import islands
-from binpack.index.arrays import CLASSIC, HUGE, SHARING, Arrays, Bools, Floats, Ints, between
+from binpack.index.columns import CLASSIC, HUGE, SHARING, Bools, Columns, Floats, Ints, between
 from binpack.index.eligibility import Eligibility
 from fleet import labels
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
@@ -37,7 +37,7 @@ def bounded(pod: Pod) -> Pod:
     )
 
 
-def amounts_suffice(arrays: Arrays, pod: Pod) -> Bools:
+def amounts_suffice(arrays: Columns, pod: Pod) -> Bools:
     """Return, over slots (count,), where memory, pod slots and other resources suffice; CPU is judged with the score.
 
     A resource of which nothing is asked is never short, even on an over-committed node.
@@ -55,14 +55,14 @@ def amounts_suffice(arrays: Arrays, pod: Pod) -> Bools:
     return found
 
 
-def nodes_with_room(arrays: Arrays, eligibility: Eligibility, pod: Pod) -> Bools:
+def nodes_with_room(arrays: Columns, eligibility: Eligibility, pod: Pod) -> Bools:
     """Return where constraints and amounts other than CPU and devices allow the pod, (count,); a fresh array."""
     found = amounts_suffice(arrays, pod)
     found &= eligibility.mask(pod.constraints)[: arrays.count]
     return found
 
 
-def instances_left(arrays: Arrays, pod: Pod) -> Floats:
+def instances_left(arrays: Columns, pod: Pod) -> Floats:
     """Return best fit as a tie-break for a pod that asks for advertised MIG instances, (count,); 0 for others.
 
     Which card an instance is of is the device plugin's choice, and instances of one profile are worth the same: all
@@ -78,7 +78,7 @@ def instances_left(arrays: Arrays, pod: Pod) -> Floats:
     return np.multiply(left, _LEFT_TIE, dtype=np.float64)
 
 
-def cpu_suffices(arrays: Arrays, milli_cpu: int, slots: Ints) -> Bools:
+def cpu_suffices(arrays: Columns, milli_cpu: int, slots: Ints) -> Bools:
     """Return where the free CPU covers the request, (n,)."""
     if milli_cpu <= 0:
         return np.ones(len(slots), np.bool_)
@@ -86,21 +86,21 @@ def cpu_suffices(arrays: Arrays, milli_cpu: int, slots: Ints) -> Bools:
     return found
 
 
-def takes_kind(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
+def takes_kind(arrays: Columns, ask: DeviceAsk, slots: Ints) -> Bools:
     """Return which nodes keep the books that the ask is written in, (n,); a blocked node keeps none."""
     found: Bools = arrays.kind[slots] == (CLASSIC if ask.kind is AskKind.CLASSIC else SHARING)
     return found
 
 
-def devices_of_model(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
+def devices_of_model(arrays: Columns, ask: DeviceAsk, slots: Ints) -> Bools:
     """Return which devices are of an acceptable model, (n, D); all of them where any will do."""
     if not ask.models:
         return np.ones((len(slots), arrays.width), np.bool_)
-    found: Bools = arrays.ranks(ask.models)[arrays.model[slots]] >= 0
+    found: Bools = arrays.models.ranks(ask.models)[arrays.model[slots]] >= 0
     return found
 
 
-def whole_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
+def whole_devices(arrays: Columns, ask: DeviceAsk, slots: Ints) -> Bools:
     """Return which devices can be given as a whole, (n, D)."""
     found = arrays.untouched[slots] > 0
     if ask.models:
@@ -113,7 +113,7 @@ def whole_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> Bools:
     return found
 
 
-def shared_devices(arrays: Arrays, ask: DeviceAsk, slots: Ints) -> tuple[Bools, Ints]:
+def shared_devices(arrays: Columns, ask: DeviceAsk, slots: Ints) -> tuple[Bools, Ints]:
     """Return which devices can give the share, (n, D), and the residual each would keep, (n, D), 0..1000."""
     milli, mib = ask.milli_gpu, ask.memory_mib
     free, total = arrays.free_milli[slots], arrays.total_mib[slots]

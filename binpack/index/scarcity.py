@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from binpack.index.arrays import NodeClass
 from binpack.index.mix import Mix
+from binpack.index.node_class import NodeClass
 from binpack.index.potential import Weights
 from fleet.device import WHOLE_MILLI
 

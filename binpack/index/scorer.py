@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from binpack.index import islands, matched, room
-from binpack.index.arrays import HUGE, Arrays, Bools, Floats, Ints, between
+from binpack.index.columns import HUGE, Bools, Columns, Floats, Ints, between
 from binpack.index.potential import Potential
 from binpack.index.scores import PodClass
 from fleet.device import AskKind, DeviceAsk
@@ -21,7 +21,7 @@ _MOST_BREAKING: Final = 2**17  # more than parting the largest island could cost
 class Scorer:
     """Scores pods by `potential` over `arrays`; keeps every node's summary and Phi up to date between bookings."""
 
-    def __init__(self, arrays: Arrays, potential: Potential) -> None:
+    def __init__(self, arrays: Columns, potential: Potential) -> None:
         """Summarise every node."""
         self._arrays = arrays
         self.potential = potential
@@ -118,7 +118,7 @@ class Scorer:
             if not ask.is_ordered:
                 chosen = free & (np.cumsum(free, axis=1) <= ask.count)
             else:
-                rank = np.where(free, arrays.ranks(ask.models)[arrays.model[slots]], HUGE)
+                rank = np.where(free, arrays.models.ranks(ask.models)[arrays.model[slots]], HUGE)
                 chosen = free & (_places(rank) < ask.count)
             return (chosen if arrays.island is None else self._by_islands(ask, slots, free, chosen)), nothing
         free, after = room.shared_devices(arrays, ask, slots)
@@ -134,7 +134,7 @@ class Scorer:
         assert arrays.island is not None
         rows = (arrays.island[slots] > 0).any(axis=1)
         if ask.is_ordered:
-            rank = np.where(free, arrays.ranks(ask.models)[arrays.model[slots]], -1)
+            rank = np.where(free, arrays.models.ranks(ask.models)[arrays.model[slots]], -1)
             rows &= ((rank == rank.max(axis=1, keepdims=True)) | (rank < 0)).all(axis=1)
         if ask.is_one_island:
             rows |= True
@@ -167,7 +167,7 @@ class Scorer:
         before = self._arrays.residual[slots]
         key = before * 1024 + after
         if ask.is_ordered:
-            key = key * (len(self._arrays.models) + 1) + self._arrays.model[slots] + 1
+            key = key * (len(self._arrays.models.names) + 1) + self._arrays.model[slots] + 1
         breaking = None
         if self._arrays.island is not None:
             breaking = islands.breaking(self._arrays.untouched[slots], self._arrays.island[slots])
@@ -215,7 +215,7 @@ class Scorer:
 
     def _rank_cost(self, ask: DeviceAsk) -> Floats:
         """Return the cost of each model by its place in the pod's wishes, (models + 1,)."""
-        return np.maximum(self._arrays.ranks(ask.models), 0) * self.potential.weights.lesser_model_milli
+        return np.maximum(self._arrays.models.ranks(ask.models), 0) * self.potential.weights.lesser_model_milli
 
 
 def _places(amounts: Floats | Ints) -> Ints:

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from binpack.index.arrays import Arrays, Floats, Ints
+from binpack.index.arrays import Arrays
+from binpack.index.columns import Floats, Ints
 from fleet.device import DeviceAsk
 from fleet.pod import Pod
 
@@ -33,7 +34,7 @@ class PodClass:
         return cls(pod.requests.milli_cpu, pod.ask)
 
 
-class _Kept:
+class _Column:
     __slots__ = ("position", "score", "seen")
 
     def __init__(self, capacity: int) -> None:
@@ -51,26 +52,22 @@ class ScoreCache:
     def __init__(self, arrays: Arrays, score: Score) -> None:
         self._arrays = arrays
         self._score = score
-        self._kept: OrderedDict[PodClass, _Kept] = OrderedDict()
-
-    def clear(self) -> None:
-        """Forget everything: whatever scores are made of has changed."""
-        self._kept.clear()
+        self._kept: OrderedDict[PodClass, _Column] = OrderedDict()
 
     def scores(self, pod_class: PodClass) -> tuple[Floats, npt.NDArray[np.int16]]:
         """Return score and device position, both (count,), up to date; shared arrays, not to be changed."""
         arrays = self._arrays
-        kept = self._kept.get(pod_class)
-        if kept is None or len(kept.seen) != arrays.capacity:
-            kept = self._kept[pod_class] = _Kept(arrays.capacity)
+        column = self._kept.get(pod_class)
+        if column is None or len(column.seen) != arrays.capacity:
+            column = self._kept[pod_class] = _Column(arrays.capacity)
             most = max(8, _BYTES_KEPT // (_BYTES_PER_SLOT * arrays.capacity))
             while len(self._kept) > most:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(pod_class)
         count = arrays.count
-        stale = np.flatnonzero(kept.seen[:count] != arrays.version[:count])
+        stale = np.flatnonzero(column.seen[:count] != arrays.version[:count])
         if len(stale):
-            kept.score[stale], kept.position[stale] = self._score(pod_class, stale)
-            kept.seen[stale] = arrays.version[stale]
-        return kept.score[:count], kept.position[:count]
+            column.score[stale], column.position[stale] = self._score(pod_class, stale)
+            column.seen[stale] = arrays.version[stale]
+        return column.score[:count], column.position[:count]

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Ints
+from binpack.index.columns import Ints
 from fleet.constraints import Taint, Toleration
 from fleet.node import Node
 

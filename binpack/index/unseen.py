@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from binpack.index.arrays import NodeClass
 from binpack.index.mix import Mix, Shape
+from binpack.index.node_class import NodeClass
 from fleet.device import WHOLE_MILLI
 
 _BIG_NODE_DEVICES: Final = 8

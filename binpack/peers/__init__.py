@@ -17,7 +17,7 @@ Maker = Callable[[Iterable[NodeState], Sequence[str], Mix, int], Peer]
 PEERS: Final[Mapping[str, Maker]] = MappingProxyType(
     {
         "fgd": lambda states, order, mix, _: Peer(
-            states, order, lambda arrays: Fragmentation(mix, arrays.models).score
+            states, order, lambda arrays: Fragmentation(mix, arrays.models.names).score
         ),
         "best-fit": lambda states, order, _mix, _seed: Peer(states, order, lambda _: best_fit),
         "dot-product": lambda states, order, _mix, _seed: Peer(states, order, lambda _: dot_product),

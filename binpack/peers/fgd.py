@@ -17,8 +17,10 @@ from typing import Final
 import numpy as np
 
 from binpack.index import room
-from binpack.index.arrays import Arrays, Bools, Floats, Ints, model_place
+from binpack.index.arrays import Arrays
+from binpack.index.columns import Bools, Floats, Ints
 from binpack.index.mix import Mix
+from binpack.index.models import model_place
 from binpack.index.scores import PodClass
 from fleet.device import WHOLE_MILLI
 

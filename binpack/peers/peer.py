@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from binpack.index import room
-from binpack.index.arrays import Arrays, Bools, Floats, Ints
+from binpack.index.arrays import Arrays
+from binpack.index.columns import Bools, Floats, Ints
 from binpack.index.eligibility import Eligibility
 from binpack.index.miss import Misses
 from binpack.index.scores import PodClass, ScoreCache

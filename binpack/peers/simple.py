@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Arrays, Bools, Floats, Ints
+from binpack.index.arrays import Arrays
+from binpack.index.columns import Bools, Floats, Ints
 from binpack.index.scores import PodClass
 from fleet.device import WHOLE_MILLI, DeviceAsk
 

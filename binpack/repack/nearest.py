@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from binpack.index import Index
-from binpack.index.arrays import CLASSIC, SHARING, Arrays, Floats, Ints
+from binpack.index.arrays import Arrays
+from binpack.index.columns import CLASSIC, SHARING, Floats, Ints
 from binpack.repack.occupants import COUNTED, Occupants
 from binpack.repack.values import Movable
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
@@ -136,7 +137,7 @@ class Nearest:
     def _devices(self, ask: DeviceAsk) -> Floats:
         """Return what it costs to make the ask fit on each device, (count, D): 0 = it does, inf = it never will."""
         arrays, count, width = self._arrays, self._arrays.count, self._arrays.width
-        usable = (arrays.healthy[:count] > 0) & (arrays.ranks(ask.models)[arrays.model[:count]] >= 0)
+        usable = (arrays.healthy[:count] > 0) & (arrays.models.ranks(ask.models)[arrays.model[:count]] >= 0)
         usable &= (arrays.kind[:count] == (CLASSIC if ask.kind is AskKind.CLASSIC else SHARING))[:, None]
         named = self._position >= 0
         slot, position, cost = self._slot[named], self._position[named], self._cost[named]

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from binpack.index import Index
-from binpack.index.arrays import Ints
+from binpack.index.columns import Ints
 from binpack.repack.values import Movable
 from fleet.berths import locate
 from fleet.constraints import NodeConstraints

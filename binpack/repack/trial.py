@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from binpack.index import Index
-from binpack.index.arrays import Ints
+from binpack.index.columns import Ints
 from binpack.repack.allowance import Allowance
 from binpack.repack.occupants import Occupants
 from binpack.repack.values import Movable

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from binpack.index.arrays import Floats, Ints
+from binpack.index.columns import Floats, Ints
 from binpack.index.reservation import Reserve
 from binpack.solver.instance import Column, Instance, PodGroup
 from binpack.solver.relax import Prices, Relaxation

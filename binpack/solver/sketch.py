@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from binpack.index import room
-from binpack.index.arrays import BY_DEVICE, Arrays, Bools, Floats, Ints
+from binpack.index.columns import BY_DEVICE, Bools, Columns, Floats, Ints
 from binpack.index.excerpt import Excerpt
 from binpack.index.scorer import Scorer
 from binpack.index.scores import PodClass
@@ -35,7 +35,7 @@ class Rows:
         trails: How they were given.
     """
 
-    arrays: Arrays
+    arrays: Columns
     node: Ints
     counts: Ints
     cost: Floats
@@ -66,16 +66,15 @@ class Sketch:
         self.counts = np.array(counts, np.int64)
         self._classes = [PodClass.of(pod) for pod in pods]
         self._potential = excerpt.potential()
-        arrays, self._order = _with_devices_sorted(excerpt.arrays(), excerpt.models)
+        arrays, self._order = _with_devices_sorted(excerpt.arrays())
         surcharge = excerpt.surcharges()
         self.members = _equal_rows(arrays, surcharge, excerpt)
         first = np.array([nodes[0] for nodes in self.members], np.int64)
         self._surcharge = surcharge[:, first]
         self._place = {node: number for number, nodes in enumerate(self.members) for node in nodes}
-        columns = arrays.columns(first)
         many = len(first)
         self.empty = Rows(
-            arrays=Arrays.of_columns(columns, excerpt.models),
+            arrays=Columns.of(arrays.copied(first), arrays.models),
             node=np.arange(many),
             counts=np.zeros((many, len(self.pods)), np.int64),
             cost=np.zeros(many),
@@ -121,7 +120,7 @@ class Sketch:
     def taken(self, rows: Rows, steps: Steps, chosen: Ints) -> Rows:
         """Return the rows that these of the steps lead to."""
         row, group, cost = steps.row[chosen], steps.group[chosen], steps.cost[chosen]
-        arrays = Arrays.of_columns(rows.arrays.columns(row), rows.arrays.models)
+        arrays = Columns.of(rows.arrays.copied(row), rows.arrays.models)
         scorer = Scorer(arrays, self._potential)
         counts = rows.counts[row]
         counts[np.arange(len(row)), group] += 1
@@ -148,7 +147,7 @@ class Sketch:
             seatings: Per row a node group and its (pod group, device positions) in order of booking.
         """
         node = np.array([number for number, _ in seatings], np.int64)
-        arrays = Arrays.of_columns(self.empty.arrays.columns(node), self.empty.arrays.models)
+        arrays = Columns.of(self.empty.arrays.copied(node), self.empty.arrays.models)
         scorer = Scorer(arrays, self._potential)
         counts = np.zeros((len(node), len(self.pods)), np.int64)
         cost = np.zeros(len(node))
@@ -169,7 +168,7 @@ class Sketch:
         return Rows(arrays=arrays, node=node, counts=counts, cost=cost, trails=tuple(trails))
 
     def _replay(
-        self, arrays: Arrays, scorer: Scorer, group: int, rows: Ints, positions: Sequence[tuple[int, ...]]
+        self, arrays: Columns, scorer: Scorer, group: int, rows: Ints, positions: Sequence[tuple[int, ...]]
     ) -> Floats:
         """Book a pod on these devices of each row; return by how much the potential rose, (n,)."""
         pod = self.pods[group]
@@ -187,7 +186,7 @@ class Sketch:
         return price if pod.ask is None else price + scorer.phi(rows)
 
     @staticmethod
-    def _devices(arrays: Arrays, scorer: Scorer, pod: Pod, rows: Ints, position: Ints) -> tuple[Bools, Ints]:
+    def _devices(arrays: Columns, scorer: Scorer, pod: Pod, rows: Ints, position: Ints) -> tuple[Bools, Ints]:
         """Return which devices the pod gets on each row, (n, D), and what every device would keep, (n, D)."""
         ask = pod.ask
         if ask is None:
@@ -198,7 +197,7 @@ class Sketch:
         return np.arange(arrays.width) == position[:, None], after
 
 
-def _book(arrays: Arrays, pod: Pod, rows: Ints, given: Bools, after: Ints) -> None:
+def _book(arrays: Columns, pod: Pod, rows: Ints, given: Bools, after: Ints) -> None:
     """Book the pod on each of the rows, which are all different."""
     wanted, ask = pod.requests, pod.ask
     arrays.milli_cpu[rows] -= wanted.milli_cpu
@@ -219,12 +218,12 @@ def _book(arrays: Arrays, pod: Pod, rows: Ints, given: Bools, after: Ints) -> No
         arrays.free_mib[rows] -= ask.memory_mib * (given & (total > 0))
 
 
-def _with_devices_sorted(arrays: Arrays, models: Sequence[str]) -> tuple[Arrays, Ints]:
+def _with_devices_sorted(arrays: Columns) -> tuple[Columns, Ints]:
     """Return the nodes with their devices in an order of state, so that equal nodes read alike, and that order, (n, D).
 
     Who else uses a device and when its node last changed makes no difference to a batch.
     """
-    columns = arrays.columns(np.arange(arrays.count))
+    columns = arrays.copied(np.arange(arrays.count))
     for name in ("users", "version", "node_class"):
         columns[name][:] = 0
     order = np.tile(np.arange(arrays.width), (arrays.count, 1))
@@ -234,12 +233,12 @@ def _with_devices_sorted(arrays: Arrays, models: Sequence[str]) -> tuple[Arrays,
         order = np.take_along_axis(order, np.argsort(-keys, axis=1, kind="stable"), axis=1)
     for name in by_device:
         columns[name] = np.take_along_axis(columns[name], order, axis=1)
-    return Arrays.of_columns(columns, models), order
+    return Columns.of(columns, arrays.models), order
 
 
-def _equal_rows(arrays: Arrays, surcharge: Floats, excerpt: Excerpt) -> tuple[tuple[int, ...], ...]:
+def _equal_rows(arrays: Columns, surcharge: Floats, excerpt: Excerpt) -> tuple[tuple[int, ...], ...]:
     """Return the nodes in groups that no pod of the batch can tell apart."""
-    columns = arrays.columns(np.arange(arrays.count))
+    columns = arrays.copied(np.arange(arrays.count))
     reserved = np.zeros((arrays.count, len(excerpt.reserves)), np.int64)
     for number, reserve in enumerate(excerpt.reserves):
         reserved[list(reserve.nodes), number] = 1

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from binpack.index import Index, Mix, Shape, default_mix, mix_of
-from binpack.index.arrays import Arrays, NodeClass
+from binpack.index.arrays import Arrays
 from binpack.index.contention import contention
 from binpack.index.mix import shape_of
+from binpack.index.node_class import NodeClass
 from binpack.index.reservation import Reservations
 from binpack.index.unseen import with_unseen
 from binpack.trace import empty_state, load_nodes, load_pods

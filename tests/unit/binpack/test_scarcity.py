@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from binpack.index import Index, Mix, Shape, Weights, mix_of
-from binpack.index.arrays import NodeClass
+from binpack.index.node_class import NodeClass
 from binpack.index.scarcity import cpu_demand_ratio, suited
 from binpack.trace import empty_state, load_nodes, load_pods
 from tests.support.berths import seat
