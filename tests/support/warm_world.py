@@ -231,3 +231,18 @@ def ticks(
 
 def names(nodes: Sequence[PoolNode]) -> list[str]:
     return [node.name for node in nodes]
+
+
+def a_world_of_one() -> World:
+    """A pool that wants one node and orders it by itself."""
+    world = World(pool=a_pool(), target=1)
+    world.order = lambda now_s, offer, count: world.put_order(now_s, offer, count) and None
+    return world
+
+
+def warm_world(world: World, name: str = "w1") -> World:
+    """The world with a node in it that is warm."""
+    world.add(proven(name, world.pool))
+    world.tick(0.0)
+    assert world.state(name) is NodeState.WARM
+    return world

@@ -1,4 +1,4 @@
-"""One node, tick by tick: from the order to warm, through a claim to serving, and out."""
+"""One node, tick by tick: from the order to warm, and proven anew at every tick."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.claim import Claim, claim_patch, firm, format_claim
+from fleet.claim import Claim, firm, format_claim
 from fleet.constraints import Taint
-from fleet.errors import Invalid
-from fleet.labels import WARM
-from tests.support import json_patch
-from tests.support.claims import Nodes
-from tests.support.warm_world import IMAGE, World, a_pool, proven
-from warmpool.nodes.action import Drawn, Evict, Lead, Mark, Outcome, Pull, Release, Step, Tell, Unclaim
-from warmpool.nodes.limits import Limits
-from warmpool.nodes.marks import is_shut, mark_patch
+from tests.support.warm_world import IMAGE, World, a_pool, a_world_of_one, proven, warm_world
+from warmpool.nodes.action import Lead, Outcome, Pull, Step, Tell
 from warmpool.nodes.seen import Puller
-from warmpool.providers.provider import MachinePhase, Refusal
+from warmpool.providers.provider import MachinePhase
 from warmpool.values import NodeState, Offer, Shape, Why
 
 SOFT = Claim(set_id="s", pods=("u1",), seconds=30, token="t")
@@ -26,16 +20,7 @@ FIRM = firm(SOFT, token="t2", seconds=600)
 
 @pytest.fixture
 def world() -> World:
-    world = World(pool=a_pool(), target=1)
-    world.order = lambda now_s, offer, count: world.put_order(now_s, offer, count) and None
-    return world
-
-
-def warm_world(world: World, name: str = "w1") -> World:
-    world.add(proven(name, world.pool))
-    world.tick(0.0)
-    assert world.state(name) is NodeState.WARM
-    return world
+    return a_world_of_one()
 
 
 def test_every_step_says_what_is_missing(world: World) -> None:
@@ -135,78 +120,6 @@ def test_models_are_wanted_as_well() -> None:
     assert world.state("w1") is NodeState.WARM
 
 
-def test_a_soft_claim_keeps_others_off_and_lapses(world: World) -> None:
-    warm_world(world)
-    world.target = 1
-    world.change("w1", claim=format_claim(SOFT))
-    plan = world.tick(10.0)
-    assert world.state("w1") is NodeState.CLAIMED
-    assert plan.position == 0
-    assert sum(count for _, count in plan.orders) == 1, "the refill starts at the claim"
-    world.tick(39.0)
-    assert world.state("w1") is NodeState.CLAIMED
-    world.tick(40.0)
-    assert [unclaim.why for unclaim in world.done(Unclaim)] == [Why.CLAIM_LAPSED]
-    assert world.facts["w1"].claim == ""
-    assert world.state("w1") is NodeState.WARM
-    assert world.done(Drawn) == [], "a soft claim that lapsed was no draw"
-
-
-def test_a_draw_is_counted_once_from_claim_to_pods(world: World) -> None:
-    warm_world(world)
-    world.change("w1", claim=format_claim(SOFT))
-    world.tick(1.0)
-    world.change("w1", claim=format_claim(FIRM))
-    world.tick(2.0)
-    world.pods["w1"] = ("u1",)
-    world.tick(3.0)
-    world.tick(4.0)
-    assert [(drawn.pods, drawn.was_warm) for drawn in world.done(Drawn)] == [(("u1",), True)]
-    assert world.state("w1") is NodeState.SERVING
-    assert world.facts["w1"].warm == ""
-    assert world.facts["w1"].claim == "", "its pods are here"
-    assert world.facts["w1"].is_protected
-    world.pods["w1"] = ()
-    world.tick(5.0)
-    assert world.state("w1") is NodeState.WARM, "empty again, and still proven"
-    assert not world.facts["w1"].is_protected
-
-
-def test_a_claim_stands_while_some_of_its_pods_are_under_way(world: World) -> None:
-    warm_world(world)
-    world.change("w1", claim=format_claim(replace(FIRM, pods=("u1", "u2"))))
-    world.tick(1.0)
-    world.pods["w1"] = ("u1",)
-    world.tick(2.0)
-    assert world.facts["w1"].claim
-    world.pods["w1"] = ("u1", "u2")
-    world.tick(3.0)
-    world.tick(4.0)
-    assert world.facts["w1"].claim == ""
-
-
-def test_pods_that_come_without_a_claim_are_draws(world: World) -> None:
-    warm_world(world)
-    world.pods["w1"] = ("u9",)
-    world.tick(1.0)
-    assert [drawn.pods for drawn in world.done(Drawn)] == [("u9",)]
-    world.pods["w1"] = ("u9", "u10")
-    world.tick(2.0)
-    assert len(world.done(Drawn)) == 1, "a serving node has room of its own"
-
-
-def test_a_lost_proof_voids_a_soft_claim_and_not_a_firm_one(world: World) -> None:
-    warm_world(world)
-    world.change("w1", claim=format_claim(SOFT), devices=0)
-    world.tick(1.0)
-    assert world.state("w1") is NodeState.REGISTERED
-    assert [unclaim.why for unclaim in world.done(Unclaim)] == [Why.CLAIM_VOID]
-    assert world.pool.readiness_taint in world.facts["w1"].taints
-    world.change("w1", claim=format_claim(FIRM))
-    world.tick(2.0)
-    assert world.state("w1") is NodeState.CLAIMED
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -236,185 +149,6 @@ def test_serving_nodes_are_left_alone_whatever_is_missing(world: World) -> None:
     assert "w1" not in world.released()
 
 
-def test_a_refused_order_is_told_once_and_forgotten(world: World) -> None:
-    world.tick(0.0)
-    (name,) = world.nodes
-    world.refuse(name)
-    world.tick(10.0)
-    assert [outcome.why for outcome in world.done(Outcome)] == [Why.INSUFFICIENT_CAPACITY]
-    assert world.released() == [name]
-    world.tick(20.0)
-    assert name not in world.nodes
-    assert len(world.done(Outcome)) == 1
-
-
-def test_an_order_that_just_vanishes_is_a_refusal(world: World) -> None:
-    world.tick(0.0)
-    (name,) = world.nodes
-    del world.machines[name]
-    world.tick(10.0)
-    assert [outcome.why for outcome in world.done(Outcome)] == [Why.VANISHED]
-    assert name not in world.nodes
-
-
-def test_a_warm_node_that_vanishes_is_no_refusal_of_its_offer(world: World) -> None:
-    warm_world(world)
-    del world.machines["w1"], world.facts["w1"]
-    plan = world.tick(10.0)
-    assert world.done(Outcome) == []
-    assert sum(count for _, count in plan.orders) == 1
-
-
-def test_a_node_that_the_provider_no_longer_knows_goes_after_a_while(world: World) -> None:
-    warm_world(world)
-    del world.machines["w1"]
-    world.tick(10.0)
-    assert world.state("w1") is NodeState.WARM, "one list may be older than the other"
-    for now_s in (71.0, 75.0, 86.0):
-        world.tick(now_s)
-    assert world.released() == ["w1"]
-
-
-def test_a_node_that_no_provider_ever_knew_is_not_counted_on_and_goes(world: World) -> None:
-    world.facts["stray"] = proven("stray", world.pool)
-    plan = world.tick(0.0)
-    assert plan.position == 0
-    assert sum(count for _, count in plan.orders) == 1
-    for now_s in (61.0, 62.0, 73.0):
-        world.tick(now_s)
-    assert "stray" in world.released()
-
-
-def test_a_release_without_effect_is_asked_for_again_but_not_at_once(world: World) -> None:
-    world.tick(0.0)
-    (name,) = world.nodes
-    machine = world.machines[name]
-    world.refuse(name)
-    for now_s in (10.0, 20.0, 69.0, 71.0):
-        world.tick(now_s)
-        world.machines[name] = replace(machine, phase=MachinePhase.FAILED, refusal=Refusal.QUOTA)
-    assert [at_s for at_s, action in world.actions if isinstance(action, Release)] == [10.0, 71.0]
-
-
-def test_a_claim_that_comes_while_a_node_closes_undoes_it(world: World) -> None:
-    warm_world(world)
-    world.target = 0
-    world.change("w1", claim=format_claim(FIRM))  # written just before the cordon
-    world.after_mark = None
-    world.nodes["w1"] = replace(world.nodes["w1"], close_why=Why.SURPLUS)
-    world.tick(1.0)
-    assert world.state("w1") is NodeState.CLAIMED
-    assert not world.facts["w1"].is_unschedulable
-    assert world.released() == []
-
-
-def test_a_lapsed_claim_goes_before_the_node_closes(world: World) -> None:
-    warm_world(world)
-    world.change("w1", claim=format_claim(SOFT))
-    world.tick(1.0)
-    world.target = 0
-    world.nodes["w1"] = replace(world.nodes["w1"], close_why=Why.SURPLUS, claim_seen_s=-1000.0)
-    world.tick(2.0)
-    order = [type(action) for at_s, action in world.actions if at_s == 2.0 and isinstance(action, Unclaim | Mark)]
-    assert order[0] is Unclaim
-    for now_s in (3.0, 20.0):
-        world.tick(now_s)
-    assert "w1" in world.released()
-
-
-def test_closing_goes_on_after_a_restart(world: World) -> None:
-    warm_world(world)
-    world.target = 0
-    world.tick(1.0)
-    assert world.facts["w1"].closing == "Surplus"
-    world.restart()
-    for now_s in (2.0, 13.0):
-        world.tick(now_s)
-    assert world.released() == ["w1"]
-
-
-def test_a_node_wanted_again_is_taken_back_before_anything_is_ordered(world: World) -> None:
-    warm_world(world)
-    world.target = 0
-    world.tick(1.0)
-    assert world.state("w1") is NodeState.RELEASING
-    world.target = 1
-    world.tick(2.0)
-    world.tick(3.0)
-    assert world.state("w1") is NodeState.WARM
-    assert not world.facts["w1"].is_unschedulable
-    assert world.facts["w1"].closing == ""
-    assert world.orders == []
-    assert world.released() == []
-
-
-def test_a_node_that_somebody_cordoned_stays_so_when_a_pod_undoes_its_closing(world: World) -> None:
-    world.add(proven("w1", world.pool, is_unschedulable=True))
-    world.target = 0
-    world.tick(0.0)
-    assert world.facts["w1"].closing == "Useless"
-    world.pods["w1"] = ("u1",)
-    world.tick(1.0)
-    assert world.facts["w1"].closing == ""
-    assert world.facts["w1"].is_unschedulable
-
-
-def test_a_cordoned_node_is_not_open_and_is_replaced(world: World) -> None:
-    warm_world(world)
-    world.change("w1", is_unschedulable=True)
-    plan = world.tick(1.0)
-    assert world.facts["w1"].warm == ""
-    assert sum(count for _, count in plan.orders) == 1
-    assert world.released() == [], "not before its replacement is under way"
-
-
-def test_a_kept_node_is_never_given_up(world: World) -> None:
-    world.add(proven("w1", world.pool, is_kept=True), proven("w2", world.pool))
-    world.target = 0
-    for now_s in (0.0, 1.0, 20.0, 40.0):
-        world.tick(now_s)
-    assert world.released() == ["w2"]
-
-
-def test_a_spare_node_is_emptied_and_goes(world: World) -> None:
-    warm_world(world)
-    world.target = 0
-    world.pods["w1"] = ("u1", "u2")
-    world.tick(1.0)
-    world.change("w1", is_spare=True)
-    world.tick(2.0)
-    assert world.facts["w1"].closing == "Spare"
-    world.tick(3.0)
-    assert [evict.pods for evict in world.done(Evict)][-1] == ("u1", "u2")
-    world.pods["w1"] = ()
-    for now_s in (4.0, 20.0):
-        world.tick(now_s)
-    assert world.released() == ["w1"]
-
-
-def test_a_node_that_is_no_longer_spare_is_left_to_its_pods(world: World) -> None:
-    warm_world(world)
-    world.target = 0
-    world.pods["w1"] = ("u1",)
-    world.tick(1.0)
-    world.change("w1", is_spare=True)
-    world.tick(2.0)
-    world.change("w1", is_spare=False)
-    world.tick(3.0)
-    assert world.state("w1") is NodeState.SERVING
-    assert not world.facts["w1"].is_unschedulable
-
-
-def test_somebody_else_removing_a_node_is_not_worked_against(world: World) -> None:
-    warm_world(world)
-    world.change("w1", is_deleting=True)
-    world.actions.clear()
-    plan = world.tick(1.0)
-    assert (world.state("w1"), world.nodes["w1"].why) == (NodeState.RELEASING, Why.GOING)
-    assert world.actions == []
-    assert sum(count for _, count in plan.orders) == 1
-
-
 def test_images_are_pulled_once_there_is_a_kubelet_and_again_when_the_puller_ended(world: World) -> None:
     world.add(proven("w1", world.pool, images=frozenset(), devices=None, is_ready=False))
     world.pullers["w1"] = Puller.NONE
@@ -441,22 +175,6 @@ def test_a_mounted_image_that_the_node_does_not_list_yet_is_waited_for(world: Wo
     assert world.done(Pull)[-1].is_again
 
 
-def test_a_step_that_hangs_is_given_up_by_its_own_bound() -> None:
-    limits = Limits(warm_timeout_s=10_000.0, step_timeout_s=((NodeState.LAUNCHED, 100.0),))
-    world = World(pool=a_pool(), target=1, limits=limits)
-    world.order = lambda now_s, offer, count: world.put_order(now_s, offer, count) and None
-    world.tick(0.0)
-    (name,) = world.nodes
-    world.machines[name] = replace(world.machines[name], phase=MachinePhase.LAUNCHED)
-    world.tick(10.0)
-    world.tick(110.0)
-    assert world.released() == []
-    world.tick(111.0)
-    assert world.released() == [name]
-    assert [outcome.why for outcome in world.done(Outcome)] == [None, Why.STEP_TIMEOUT]
-    assert [step.duration_s for step in world.done(Step)] == [10.0, 101.0], "what was given up lengthens the bound"
-
-
 def test_a_node_found_after_a_restart_teaches_nothing(world: World) -> None:
     warm_world(world)
     assert world.done(Lead) == []
@@ -479,120 +197,3 @@ def test_a_free_choice_and_an_offer_read_well() -> None:
     assert str(Offer(zone="a", capacity_type="spot")) == "a/spot"
     assert Shape(devices=1).fingerprint != Shape(devices=2).fingerprint
     assert Shape(offers=(Offer(zone="a"),)).fingerprint == Shape().fingerprint
-
-
-def test_each_text_of_a_claim_lapses_by_its_own_first_sight(world: World) -> None:
-    warm_world(world)
-    world.change("w1", claim=format_claim(SOFT))
-    world.tick(10.0)
-    world.change("w1", claim=format_claim(FIRM))
-    world.tick(20.0)
-    world.tick(619.0)
-    assert world.state("w1") is NodeState.CLAIMED
-    world.tick(620.0)
-    assert world.state("w1") is NodeState.WARM
-
-
-def test_a_claim_whose_pods_came_and_went_is_spent(world: World) -> None:
-    warm_world(world)
-    world.change("w1", claim=format_claim(replace(FIRM, pods=("u1", "u2"))))
-    world.tick(1.0)
-    for now_s, pods in ((2.0, ("u1",)), (3.0, ())):
-        world.pods["w1"] = pods
-        world.tick(now_s)
-        assert world.facts["w1"].claim, "its other pod may still come"
-    world.pods["w1"] = ("u2",)
-    world.tick(4.0)
-    assert [unclaim.why for unclaim in world.done(Unclaim)] == [Why.CLAIM_SPENT]
-
-
-def test_a_claim_whose_pods_were_there_for_a_moment_does_not_hold_the_node(world: World) -> None:
-    warm_world(world)
-    world.change("w1", claim=format_claim(FIRM))
-    world.pods["w1"] = ("u1",)
-    world.tick(1.0)
-    assert world.facts["w1"].claim, "not while others could claim the node"
-    world.pods["w1"] = ()
-    world.tick(2.0)
-    assert world.state("w1") is NodeState.WARM
-    assert (world.facts["w1"].claim, world.facts["w1"].warm) == ("", IMAGE.pinned)
-
-
-def test_a_claim_whose_pods_are_no_more_is_not_waited_out(world: World) -> None:
-    warm_world(world)
-    world.change("w1", claim=format_claim(replace(FIRM, pods=("u1", "u2"))))
-    world.gone = frozenset({"u1", "u2"})
-    world.tick(1.0)
-    assert world.facts["w1"].claim, "they may just have been made, and not been seen yet"
-    world.gone = frozenset({"u1"})
-    world.tick(12.0)
-    assert world.state("w1") is NodeState.CLAIMED
-    world.gone = frozenset({"u1", "u2"})
-    world.tick(13.0)
-    assert [unclaim.why for unclaim in world.done(Unclaim)] == [Why.CLAIM_SPENT]
-    assert world.state("w1") is NodeState.WARM
-
-
-def test_a_failed_node_that_pods_came_to_is_theirs_until_they_end(world: World) -> None:
-    warm_world(world)
-    world.pods["w1"] = ("u1",)
-    world.refuse("w1")
-    for now_s in (10.0, 100.0):
-        world.tick(now_s)
-    assert world.state("w1") is NodeState.FAILED
-    assert world.released() == []
-    world.pods["w1"] = ()
-    for now_s in (110.0, 120.0, 130.0):
-        world.tick(now_s)
-    assert world.released() == ["w1"]
-
-
-def test_a_failed_node_that_is_still_open_is_closed_before_it_goes(world: World) -> None:
-    warm_world(world)
-    world.refuse("w1")
-    world.tick(10.0)
-    assert (world.facts["w1"].warm, world.facts["w1"].is_unschedulable) == ("", True)
-    world.tick(20.0)
-    assert world.released() == [], "what is under way may still arrive"
-    world.tick(30.0)
-    assert world.released() == ["w1"]
-
-
-@pytest.mark.parametrize(
-    ("change", "is_closed"),
-    [
-        ({}, True),
-        ({"warm": "img"}, False),
-        ({"claim": "x"}, False),
-        ({"is_unschedulable": False}, False),
-        ({"closing": ""}, False),
-    ],
-)
-def test_a_node_is_shut_when_neither_pods_nor_claims_can_come(change: dict[str, object], is_closed: bool) -> None:
-    facts = proven("w1", a_pool(), closing="Surplus", is_unschedulable=True)
-    assert is_shut(replace(facts, **change)) is is_closed  # type: ignore[arg-type]
-
-
-def test_closing_is_refused_where_a_claim_came_first() -> None:
-    api = Nodes(w1="img")
-    api.write("/api/v1/nodes/w1", claim_patch("uid-w1", SOFT, warm="img"))
-    mark = Mark(node="w1", uid="uid-w1", why=Why.SURPLUS, unschedulable=True, annotations=((WARM, None),))
-    with pytest.raises(Invalid):
-        api.write("/api/v1/nodes/w1", mark_patch(mark))
-    assert api.warm_of("w1") == "img"
-
-
-def test_a_mark_on_a_node_without_annotations_or_taints_makes_them() -> None:
-    bare = {"metadata": {"name": "w1", "uid": "u"}, "spec": {}}
-    mark = Mark(
-        node="w1",
-        uid="u",
-        why=Why.PROVEN,
-        added=(Taint(key="k", value="v"),),
-        has_taints=False,
-        annotations=((WARM, "img"),),
-        has_annotations=False,
-    )
-    after = json_patch.apply(bare, mark_patch(mark))
-    assert after["metadata"]["annotations"] == {WARM: "img"}
-    assert after["spec"]["taints"] == [{"key": "k", "value": "v", "effect": "NoSchedule"}]
