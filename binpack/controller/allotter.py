@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 
 import msgspec
 
@@ -61,64 +61,74 @@ class Allotter:
         for claim in self._desk.claims_of(pod):
             choice = choices.get(claim.uid)
             if choice is not None:
-                outcome, detail = await self._allocate(claim, choice, reserver)
+                outcome, detail = await self.allocate(claim, choice, reserver)
             else:
-                outcome, detail = await self._join(claim.uid, reserver)
+                outcome, detail = await self.join(claim.uid, reserver)
             if outcome is not Outcome.DONE:
                 return outcome, f"claim {claim.key}: {detail}"
         for uid in choices:
-            if not await self._shows(uid):
-                return Outcome.FAILED, f"the watch does not show claim {uid} allocated"
-            claim = self._desk.claims[uid]
-            rivals = self._desk.rivals(claim)
-            if rivals:
-                outcome, detail = await self.release(claim)
-                return (
-                    Outcome.CHANGED,
-                    f"claim {claim.key} shares a device with {', '.join(rivals)}: {detail or 'freed'}",
-                )
+            outcome, detail = await self.confirm(uid)
+            if outcome is not Outcome.DONE:
+                if outcome is Outcome.CHANGED:
+                    _, lost = await self.release(self._desk.claims[uid])
+                    detail += f": {lost or 'freed'}"
+                return outcome, detail
+        return Outcome.DONE, ""
+
+    async def confirm(self, uid: str) -> tuple[Outcome, str]:
+        """Wait until the watch shows a claim allocated; CHANGED = an earlier write gave one of its devices away."""
+        if not await self.shows(uid):
+            return Outcome.FAILED, f"the watch does not show claim {uid} allocated"
+        claim = self._desk.claims[uid]
+        rivals = self._desk.rivals(claim)
+        if rivals:
+            return Outcome.CHANGED, f"claim {claim.key} shares a device with {', '.join(rivals)}"
         return Outcome.DONE, ""
 
     async def release(self, claim: ResourceClaim) -> tuple[Outcome, str]:
         """Take allocation and reservations of a claim back, if it is still as it was seen."""
         return await self._ending(self._patch_status(claim, release_patch(claim)))
 
-    async def _allocate(self, claim: ResourceClaim, choice: ClaimChoice, reserver: Reserver) -> tuple[Outcome, str]:
+    async def allocate(self, claim: ResourceClaim, choice: ClaimChoice, *reservers: Reserver) -> tuple[Outcome, str]:
+        """Give a claim that has no devices those of a choice, reserved for these pods."""
+
         async def write() -> None:
             now = claim
             if labels.CLAIM_FINALIZER not in now.finalizers:
                 path = paths.resource_claim(now.namespace, now.name)
                 now = claim_from(_decode(await self._client.merge_patch(path, finalizer_patch(now))))
-            await self._patch_status(now, allocation_patch(now, choice.allocation, reserver, at=self._at()))
+            await self._patch_status(now, allocation_patch(now, choice.allocation, *reservers, at=self._at()))
 
         outcome, detail = await self._ending(write())
         if outcome in (Outcome.DONE, Outcome.NOT_LEADING, Outcome.GONE):
             return outcome, detail
         # The answer may have been lost, or a repeated write have met its own: what counts is how the claim is now.
-        found, fresh = await self._read(claim)
+        found, fresh = await self.read(claim)
         if fresh is None:
             return found, detail
-        is_ours = _names(fresh.allocation) == _names(choice.allocation) and _is_reserved(fresh, reserver)
+        is_ours = has_these(fresh, choice) and not _lacking(fresh, reservers)
         return (Outcome.DONE, "") if is_ours else (outcome, detail)
 
-    async def _join(self, uid: str, reserver: Reserver) -> tuple[Outcome, str]:
-        """Reserve a claim that has devices, or is given them for another pod at this moment."""
-        if not await self._shows(uid):
+    async def join(self, uid: str, *reservers: Reserver) -> tuple[Outcome, str]:
+        """Reserve a claim for these pods that has devices, or is given them for another pod at this moment."""
+        if not await self.shows(uid):
             return Outcome.CHANGED, "it has no devices any more"
         claim: ResourceClaim | None = self._desk.claims[uid]
         outcome, detail = Outcome.CHANGED, "others write it all the time"
         for _ in range(_MOST_JOINS):
             if claim is None or claim.allocation is None:
                 return Outcome.CHANGED, "it has no devices any more"
-            if _is_reserved(claim, reserver):
+            lacking = _lacking(claim, reservers)
+            if not lacking:
                 return Outcome.DONE, ""
-            outcome, detail = await self._ending(self._patch_status(claim, reservation_patch(claim, reserver)))
+            outcome, detail = await self._ending(self._patch_status(claim, reservation_patch(claim, *lacking)))
             if outcome in (Outcome.DONE, Outcome.NOT_LEADING, Outcome.GONE):
                 break
-            _, claim = await self._read(claim)  # pods that share it join at the same time
+            _, claim = await self.read(claim)  # pods that share it join at the same time
         return outcome, detail
 
-    async def _read(self, claim: ResourceClaim) -> tuple[Outcome, ResourceClaim | None]:
+    async def read(self, claim: ResourceClaim) -> tuple[Outcome, ResourceClaim | None]:
+        """Return a claim as it is now (DONE); GONE where there is none any more, FAILED where nobody can tell."""
         try:
             body = await self._client.get(paths.resource_claim(claim.namespace, claim.name))
             fresh = claim_from(_decode(body))
@@ -144,7 +154,7 @@ class Allotter:
             return Outcome.FAILED, str(error)
         return Outcome.DONE, ""
 
-    async def _shows(self, uid: str) -> bool:
+    async def shows(self, uid: str) -> bool:
         """Wait until the watch shows a claim allocated; False where it does not in time, or the claim is gone."""
         until_s = self._clock.monotonic_s() + _LONGEST_ECHO_S
         while True:
@@ -160,8 +170,15 @@ class Allotter:
         return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _is_reserved(claim: ResourceClaim, reserver: Reserver) -> bool:
-    return any(one.uid == reserver.uid for one in claim.reserved_for)
+def has_these(claim: ResourceClaim, choice: ClaimChoice) -> bool:
+    """Return True if a claim has just the devices of a choice."""
+    return _names(claim.allocation) == _names(choice.allocation)
+
+
+def _lacking(claim: ResourceClaim, reservers: Iterable[Reserver]) -> list[Reserver]:
+    """Return those for whom the claim is not reserved."""
+    known = {one.uid for one in claim.reserved_for}
+    return [one for one in reservers if one.uid not in known]
 
 
 def _names(allocation: Allocation | None) -> list[tuple[str, str, str, str, str]]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from binpack.controller.allot_unit import allot_unit
 from binpack.controller.allotter import Allotter
 from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
@@ -87,10 +88,27 @@ class Carrier:
         self._wake()
         return False
 
+    async def allot_unit(self, seats: Sequence[tuple[Pod, Berth]]) -> tuple[Outcome, str]:
+        """Write the devices chosen for the claims of all these pods, or of none; DONE = all of them have theirs."""
+        if self._allotter is None:
+            return Outcome.DONE, ""
+        try:
+            outcome, detail = await allot_unit(self._allotter, self._world.desk, seats, self._patches)
+        except Exception as error:
+            # Broad on purpose: the pods must come back into the queue, whatever went wrong.
+            self._metrics.faults.labels("write").inc()
+            log.exception("allocating for %d pods failed, the first is %s", len(seats), seats[0][0].key)
+            outcome, detail = Outcome.FAILED, str(error)
+        self._metrics.allotments.labels(outcome.value).inc()
+        return outcome, detail
+
     async def free(self, claim: ResourceClaim) -> None:
         """Take the devices of a claim back whose gated pods found no room beside them."""
         if self._allotter is not None:
+            self._world.desk.releasing.add(claim.uid)
             outcome, detail = await self._allotter.release(claim)
+            if outcome is not Outcome.DONE:
+                self._world.desk.releasing.discard(claim.uid)
             log.info("claim %s was given back: %s %s", claim.key, outcome.value, detail)
             self._wake()
 

@@ -27,14 +27,17 @@ class Claimants:
         Args:
             pod: Who waits.
             unplaced: Why, as far as room goes.
-            is_idle: Whether a pod that a claim is reserved for is gated, and nothing is being written for it.
+            is_idle: Whether a pod that a claim is reserved for is gated, nothing is being written for it, and no seat
+                kept.
         """
-        if unplaced.reason not in CAPACITY:
-            return unplaced
-        for claim in self._desk.claims_of(pod) if pod.resource_claims else ():
+        # A seat keeps its devices; and of claims that are not all listed nobody knows what is still to come.
+        holds_in_vain = bool(pod.resource_claims) and pod.seat is None and self._desk.is_synced
+        for claim in self._desk.claims_of(pod) if holds_in_vain else ():
             others = [one for one in claim.reserved_for if one.uid != pod.uid]
             if claim.allocation is not None and claim.reserved_for and all(map(is_idle, others)):
                 self._loose[claim.uid] = claim
+        if unplaced.reason not in CAPACITY:
+            return unplaced
         backed = self._desk.leaves_to_scheduler(pod)
         if not backed:
             return unplaced
@@ -53,6 +56,7 @@ class Claimants:
             claim
             for claim, seen in now
             if claim is not None
+            and claim.uid not in self._desk.releasing
             and claim.resource_version == seen.resource_version
             and all(map(is_idle, claim.reserved_for))
         ]

@@ -88,10 +88,6 @@ def gangs_due(world: World, now_s: float) -> list[Key]:
 
 def plan_gang(world: World, unit: Sequence[Pod]) -> tuple[tuple[Placement, ...] | Refusal, tuple[Violation, ...]]:
     """Return berths for all of a gang's unit, verified, or why there are none, and what was wrong with them."""
-    claimant = next((pod for pod in unit if pod.resource_claims), None)
-    if claimant is not None:
-        text = f"member {claimant.name} has resource claims, and a gang with claims cannot be planned yet"
-        return _refused(unit, Reason.UNMODELLED_CONSTRAINT, text), ()
     if len(unit) > _MOST_AT_ONCE:
         text = f"{len(unit)} members would have to be placed at once, and more than {_MOST_AT_ONCE} are not"
         return _refused(unit, Reason.GANG_DOES_NOT_FIT, text), ()
@@ -101,6 +97,7 @@ def plan_gang(world: World, unit: Sequence[Pod]) -> tuple[tuple[Placement, ...] 
     states = world.states({placement.berth.node for placement in answer})
     plan = Plan(placements=answer)
     wrong = check(states, unit, plan, together=[{pod.uid for pod in unit}], register=world.register)
+    wrong += world.desk.violations(plan, unit)
     if not wrong:
         return answer, ()
     text = f"no way was found that holds: {wrong[0].rule}"

@@ -38,7 +38,8 @@ def requeue_waiting(world: World) -> None:
 def _requeue_claimants(world: World) -> None:
     """Queue every pod that waits for its resource claims: devices became free, or claims came."""
     for uid, pod in world.pods.items():
-        record = world.waiting.get(uid) if pod.resource_claims else None
+        # Gangs that wait are due whenever anything happened: their members are never planned one by one.
+        record = world.waiting.get(uid) if pod.resource_claims and world.together.is_alone(pod) else None
         if record is None or uid in world.away:
             continue
         if record.reason in CAPACITY or record.reason is Reason.CLAIM_PENDING:

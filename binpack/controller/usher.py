@@ -3,6 +3,8 @@
 Nothing is pinned before every member of a gang has its seat in the API, and nobody is asked to go for a seat that is
 not in the API: whoever takes over finds the seats, counts them as held, and goes on from there. Seats of which that
 cannot be said (only part of a gang has them, a node is gone) are taken back, and their pods are planned again.
+
+The resource claims of a gang are given their devices before its first seat is written, all of them or none.
 """
 
 from __future__ import annotations
@@ -116,7 +118,7 @@ class Usher:
         if not isinstance(answer, Refusal):
             self._metrics.gangs.labels("seated").inc()
             berths = {placement.pod_uid: placement.berth for placement in answer}
-            self._seat([(pod, berths[pod.uid]) for pod in unit])
+            self._seat_unit([(pod, berths[pod.uid]) for pod in unit])
             return
         self._metrics.gangs.labels("without-room").inc()
         self._world.together.without_room.add(key)
@@ -215,11 +217,17 @@ class Usher:
         placements = tuple(Placement(pod_uid=pod.uid, berth=berth) for pod, berth in berths)
         violations = self._world.desk.violations(Plan(placements=placements), [pod for pod, _ in berths])
         self._note(violations, "a seat was not used")
-        if violations:
+        if violations and len(berths) == 1:
             return  # it is settled anew
         for pod, berth in berths:
             self._world.depart(pod, berth)
             self._start(self._carrier.carry(pod, berth))
+        bereft = next((pod for pod, berth in berths if berth.choices), None)
+        if len(berths) > 1 and (violations or bereft is not None):
+            # The claims of a gang had their devices before it had seats.
+            why = "its resource claims have not the devices any more with which it was planned"
+            self._give_up(GroupStep(step=Step.GIVE_UP, pods=tuple(pod for pod, _ in berths), detail=why))
+            return
 
     # -- seats -------------------------------------------------------------------------------------------------
 
@@ -233,6 +241,32 @@ class Usher:
         written = await asyncio.gather(*(self._write_seat(pod, berth) for pod, berth in seats))
         if all(written):
             for pod, berth in seats:
+    def _seat_unit(self, seats: Sequence[tuple[Pod, Berth]]) -> None:
+        """Keep seats for a gang's unit, with the devices that were chosen for its resource claims."""
+        if not any(pod.resource_claims for pod, _ in seats):
+            self._seat(seats)
+            return
+        for pod, berth in seats:
+            self._world.keep_seat(pod, berth)
+            self._world.desk.assume(pod.uid, berth.choices)  # whoever shares the claim goes where its devices are
+        self._start(self._allot_and_seat(seats))
+
+    async def _allot_and_seat(self, seats: Sequence[tuple[Pod, Berth]]) -> None:
+        """Have a unit's claims allocated, then write its seats; where that fails, plan all of them again."""
+        world = self._world
+        outcome, detail = await self._carrier.allot_unit(seats)
+        if outcome is Outcome.DONE:
+            await self._write_seats([(pod, replace(berth, choices=())) for pod, berth in seats])
+            return
+        first = seats[0][0]
+        log.info("gang of %s did not get its devices: %s (%s)", first.key, outcome.value, detail)
+        key = key_of(first)
+        if key is not None:
+            world.together.rest(key, self._clock.monotonic_s() + FIRST_PAUSE_S)
+        for pod, _ in seats:
+            world.again(pod.uid)
+        self._wake()
+
                 self._world.seat_written(pod.uid, berth)
             self._wake()
             return

@@ -377,7 +377,8 @@ class World:
             self.to_say[pod.uid] = text
 
     def _is_idle(self, reserver: Reserver) -> bool:
-        return reserver.uid in self.pods and reserver.uid not in self.away
+        pod = self.pods.get(reserver.uid)
+        return pod is not None and pod.seat is None and pod.uid not in self.away
 
     def take_loose(self) -> list[ResourceClaim]:
         """Return claims, as they are now, whose gated pods have no room where the claims have devices."""

@@ -38,7 +38,11 @@ IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 
 
 class Desk:
-    """Books of all claims, and the choice of devices for those that have none."""
+    """Books of all claims, and the choice of devices for those that have none.
+
+    Attributes:
+        releasing: Uids of claims whose devices are being taken back: nobody is planned on these meanwhile.
+    """
 
     def __init__(self, values: Values | None = None, *, cpu_s: Callable[[], float] | None = None) -> None:
         """Know nothing yet.
@@ -62,6 +66,7 @@ class Desk:
         self._assumed: dict[str, tuple[str, Allocation]] = {}
         self._planned: dict[str, Allocation] = {}
         self._kept: dict[str, tuple[ClaimChoice, ...]] = {}
+        self.releasing: set[str] = set()
         self._has_room = False
         self._touched: set[str] = set()
         self._recorders: set[str] = set()
@@ -115,6 +120,8 @@ class Desk:
         self.claims[claim.uid] = claim
         if claim.allocation is not None:
             self._assumed.pop(claim.uid, None)
+        else:
+            self.releasing.discard(claim.uid)
         if before is None or before.demand != claim.demand or before.is_terminating != claim.is_terminating:
             self._has_room = True
         self._rebook(claim.uid)
@@ -123,6 +130,7 @@ class Desk:
         """Drop a claim whose object is gone."""
         claim = self.claims.pop(uid, None)
         self._assumed.pop(uid, None)
+        self.releasing.discard(uid)
         if claim is not None and self._uid_of.get((claim.namespace, claim.name)) == uid:
             del self._uid_of[claim.namespace, claim.name]
         self._rebook(uid)
@@ -214,6 +222,9 @@ class Desk:
         """Return what the pod's claims want, or why they cannot be planned."""
         if not self.is_synced:
             return Pending(Reason.CLAIM_PENDING, "resource claims are not listed yet")
+        going = [claim for claim in self.claims_of(pod) if claim.uid in self.releasing] if self.releasing else []
+        if going:
+            return Pending(Reason.CLAIM_PENDING, f"the devices of claim {going[0].name} are being given back")
         return wish_of(pod, self._claim_named, self.allocation, self.classes)
 
     def offer(self, node: str, wish: Wish, books: BookView | None = None) -> Chosen | Refused:

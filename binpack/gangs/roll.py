@@ -243,6 +243,7 @@ def _what_counts(pod: Pod) -> tuple[object, ...]:
         pod.requests,
         pod.ask,
         pod.constraints,
+        pod.resource_claims,
     )
 
 

@@ -28,13 +28,13 @@ def finalizer_patch(claim: ResourceClaim) -> bytes:
     return _encode({"metadata": {**_guard(claim), "finalizers": [*claim.finalizers, labels.CLAIM_FINALIZER]}})
 
 
-def allocation_patch(claim: ResourceClaim, allocation: Allocation, reserver: Reserver, *, at: str) -> bytes:
+def allocation_patch(claim: ResourceClaim, allocation: Allocation, *reservers: Reserver, at: str) -> bytes:
     """Return the merge patch of /status that allocates the claim and reserves it.
 
     Args:
         claim: As it is now.
         allocation: What it is given.
-        reserver: The pod that may use it.
+        reservers: The pods that may use it.
         at: RFC 3339 time.
     """
     return _encode(
@@ -42,15 +42,16 @@ def allocation_patch(claim: ResourceClaim, allocation: Allocation, reserver: Res
             "metadata": _guard(claim),
             "status": {
                 "allocation": {**allocation_json(allocation), "allocationTimestamp": at},
-                "reservedFor": _reservers([*claim.reserved_for, reserver]),
+                "reservedFor": _reservers([*claim.reserved_for, *reservers]),
             },
         }
     )
 
 
-def reservation_patch(claim: ResourceClaim, reserver: Reserver) -> bytes:
-    """Return the merge patch of /status that lets one more pod use an allocated claim."""
-    return _encode({"metadata": _guard(claim), "status": {"reservedFor": _reservers([*claim.reserved_for, reserver])}})
+def reservation_patch(claim: ResourceClaim, *reservers: Reserver) -> bytes:
+    """Return the merge patch of /status that lets more pods use an allocated claim."""
+    by_all = _reservers([*claim.reserved_for, *reservers])
+    return _encode({"metadata": _guard(claim), "status": {"reservedFor": by_all}})
 
 
 def release_patch(claim: ResourceClaim) -> bytes:
