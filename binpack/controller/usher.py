@@ -29,6 +29,7 @@ from binpack.controller.preempting import (
 )
 from binpack.controller.rolls import call_rolls
 from binpack.controller.together import GroupStep, Step
+from binpack.controller.welcome import is_left_by_others, unwelcome
 from binpack.controller.world import World
 from binpack.controller.writer import Outcome, PodWriter
 from binpack.gangs.place import Refusal
@@ -200,6 +201,8 @@ class Usher:
         keep_devices(world, found)
         for step in list(world.together.steps(found, world.away, now_s)):
             match step.step:
+                case Step.PIN if (pod := unwelcome(world, step.pods)) is not None:
+                    self._shut_out(step, pod)
                 case Step.PIN:
                     self._pin(
                         [(pod, replace(pod.seat, choices=found[pod.uid].choices)) for pod in step.pods if pod.seat]
@@ -228,6 +231,13 @@ class Usher:
             why = "its resource claims have not the devices any more with which it was planned"
             self._give_up(GroupStep(step=Step.GIVE_UP, pods=tuple(pod for pod, _ in berths), detail=why))
             return
+
+    def _shut_out(self, step: GroupStep, pod: Pod) -> None:
+        """Wait while others leave whom a rule may be about; else take seats back that a rule forbids by now."""
+        if pod.seat is None or is_left_by_others(self._world, pod.seat.node):
+            return
+        why = f"rules between pods keep {pod.name} from {pod.seat.node} by now"
+        self._give_up(GroupStep(step=Step.GIVE_UP, pods=step.pods, detail=why, pause_s=_NOBODY_TO_GO_PAUSE_S))
 
     # -- seats -------------------------------------------------------------------------------------------------
 

@@ -222,7 +222,7 @@ class World:
 
     def is_welcome(self, pod: Pod, name: str) -> bool:
         """Return True if no rule between pods forbids the node as it is now."""
-        return not pod.guest.has_rules or self.company.allows(pod, name)
+        return not self.company.is_involved(pod) or self.company.allows(pod, name)
 
     def waiting_for_room(self) -> list[Pod]:
         """Return the pods that wait for room, each for itself."""
