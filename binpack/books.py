@@ -106,8 +106,7 @@ def account(node: Node, holdings: Collection[Holding]) -> Account:
     warnings: list[str] = []
     devices = _shared(node, holdings, blocked, warnings) if node.is_sharing else _counted(node, holdings, blocked)
     blocked.sort()
-    # A seat's pod is still to come: it must not stand in its own way.
-    guests = [holding.guest for holding in holdings if holding.guest is not NOBODY and not holding.is_seat]
+    guests = [holding.guest for holding in holdings if holding.guest is not NOBODY]
     state = NodeState(
         node=node,
         free=_free(node, holdings),

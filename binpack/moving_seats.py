@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from binpack.books import Holding, holding_at
+from fleet.company import NOBODY
 from fleet.pod import Berth, Pod
 
 _MARK = "/moving"
@@ -66,8 +67,8 @@ class MovingSeats:
 
     def _want(self, pod: Pod, berth: Berth) -> Booking:
         seat = holding_at(pod, berth.node, berth.devices or None)
-        # What the pod is by name is booked for the pod itself.
-        self._wanted[pod.uid] = replace(seat, key=f"{pod.key} (moving)", is_seat=True)
+        # What the pod is by name is booked for the pod itself; who is to come in its place must not find itself there.
+        self._wanted[pod.uid] = replace(seat, key=f"{pod.key} (moving)", is_seat=True, guest=NOBODY)
         return self._booking(pod.uid)
 
     def _replaces(self, uid: str, old: str) -> Iterator[Booking]:

@@ -114,10 +114,13 @@ class Company:
             rows: Nodes that would do but for their company.
         """
         found = [(int((~one.allowed[rows]).sum()), one) for one in judgements(self._roster, self._crowd, pod)]
-        found = [(many, one) for many, one in found if many]
+        # By number, then by name: the answer is the same whatever order the rules came to be known in.
+        found = sorted(
+            ((many, one) for many, one in found if many), key=lambda pair: (-pair[0], _forbids(pair[1], rows))
+        )
         if not found:
             return Reason.INSUFFICIENT, ""
-        _, first = max(found, key=lambda pair: pair[0])
+        _, first = found[0]
         words = "; ".join(f"{_forbids(one, rows)} on {many} of {len(rows)} nodes with room" for many, one in found)
         return first.reason, words
 

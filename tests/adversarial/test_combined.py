@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from fleet import labels
+from fleet.company import Guest, PodTerm, Selector
+from fleet.constraints import Requirement
 from fleet.plan import Reason
+from fleet.pod import Berth
 from tests.support.builders import a_node, a_pod
 from tests.support.planning import running
 
@@ -15,3 +21,65 @@ async def test_members_beyond_those_a_gang_needs_say_why_they_wait():
         assert {one.reason for one in reasons.values() if one} == {Reason.GANG_DOES_NOT_FIT}
         assert None not in reasons.values()
         assert bridge.recorder.reasons("g2") == ["GangDoesNotFit"]
+
+
+def averse(name, app, **words):
+    """Return a pod that shares no node with pods of this app."""
+    term = PodTerm(
+        key=labels.HOSTNAME,
+        selector=Selector(requirements=(Requirement(key="app", operator="In", values=(app,)),)),
+        namespaces=("default",),
+    )
+    pod = a_pod(name, pod_labels={"app": app}, **words)
+    return replace(pod, guest=Guest(labels=(("app", app),), anti=(term,)))
+
+
+def of_app(name, app, **words):
+    """Return a pod of this app without rules."""
+    return replace(a_pod(name, pod_labels={"app": app}, **words), guest=Guest(labels=(("app", app),)))
+
+
+def a_host(name="n1", gpus=2):
+    return a_node(name, gpus=gpus, labels={labels.HOSTNAME: name})
+
+
+async def test_two_urgent_pods_that_shun_each_other_get_no_seats_on_one_node():
+    async with running([a_host()]) as bridge:
+        bridge.see(*(a_pod(f"v{i}", whole=1, node="n1", devices=(str(i),)) for i in range(2)))
+        bridge.see(*(averse(f"u{i}", "u", whole=1, priority=10) for i in range(2)))
+        await bridge.pass_s(5)
+        assert len([verb for verb, *_ in bridge.writer.calls if verb == "evict"]) == 1, "one more would go for nobody"
+        bridge.lose(*(pod.uid for pod in bridge.writer.pods.values() if pod.is_terminating))
+        await bridge.pass_s(30)
+        assert len(bridge.writer.said("pin")) == 1
+
+
+async def test_nobody_goes_for_a_pod_that_others_on_the_node_shun():
+    async with running([a_host()]) as bridge:
+        bridge.see(averse("a", "u", whole=1, node="n1", devices=("0",), priority=10))
+        bridge.see(a_pod("v", whole=1, node="n1", devices=("1",)), of_app("u", "u", whole=1, priority=10))
+        await bridge.pass_s(60)
+        assert not bridge.writer.said("seat")
+        assert not bridge.writer.said("evict")
+
+
+async def test_nobody_comes_to_a_node_whose_seat_is_a_pod_s_that_shuns_it():
+    async with running([a_host(gpus=1), a_host("n2", gpus=0)]) as bridge:
+        bridge.see(a_pod("v", whole=1, node="n1", devices=("0",)), averse("u", "u", whole=1, priority=10))
+        await bridge.pass_s(5)
+        assert bridge.writer.said("seat") == [Berth(node="n1", devices=("0",))]
+        bridge.catch_up()
+        bridge.see(of_app("late", "u"))
+        await bridge.pass_s(5)
+        assert bridge.writer.said("pin") == [Berth(node="n2")]
+
+
+async def test_a_seat_that_a_rule_forbids_by_now_is_taken_back():
+    async with running([a_host(gpus=1)]) as bridge:
+        bridge.see(a_pod("v", whole=1, node="n1", devices=("0",)), averse("u", "u", whole=1, priority=10))
+        await bridge.pass_s(5)
+        bridge.see(of_app("foreign", "u", node="n1"))
+        bridge.lose("uid-v")
+        await bridge.pass_s(5)
+        assert not bridge.writer.said("pin")
+        assert [verb for verb, *_ in bridge.writer.calls if verb == "unseat"] == ["unseat"]
