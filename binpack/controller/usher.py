@@ -222,15 +222,15 @@ class Usher:
         self._note(violations, "a seat was not used")
         if violations and len(berths) == 1:
             return  # it is settled anew
-        for pod, berth in berths:
-            self._world.depart(pod, berth)
-            self._start(self._carrier.carry(pod, berth))
         bereft = next((pod for pod, berth in berths if berth.choices), None)
         if len(berths) > 1 and (violations or bereft is not None):
             # The claims of a gang had their devices before it had seats.
             why = "its resource claims have not the devices any more with which it was planned"
             self._give_up(GroupStep(step=Step.GIVE_UP, pods=tuple(pod for pod, _ in berths), detail=why))
             return
+        for pod, berth in berths:
+            self._world.depart(pod, berth)
+            self._start(self._carrier.carry(pod, berth))
 
     def _shut_out(self, step: GroupStep, pod: Pod) -> None:
         """Wait while others leave whom a rule may be about; else take seats back that a rule forbids by now."""
@@ -241,16 +241,6 @@ class Usher:
 
     # -- seats -------------------------------------------------------------------------------------------------
 
-    def _seat(self, seats: Sequence[tuple[Pod, Berth]]) -> None:
-        for pod, berth in seats:
-            self._world.keep_seat(pod, berth)
-        self._start(self._write_seats(seats))
-
-    async def _write_seats(self, seats: Sequence[tuple[Pod, Berth]]) -> None:
-        """Write the seats of a unit down; where one cannot be, take back the others: no partial hold."""
-        written = await asyncio.gather(*(self._write_seat(pod, berth) for pod, berth in seats))
-        if all(written):
-            for pod, berth in seats:
     def _seat_unit(self, seats: Sequence[tuple[Pod, Berth]]) -> None:
         """Keep seats for a gang's unit, with the devices that were chosen for its resource claims."""
         if not any(pod.resource_claims for pod, _ in seats):
@@ -277,6 +267,16 @@ class Usher:
             world.again(pod.uid)
         self._wake()
 
+    def _seat(self, seats: Sequence[tuple[Pod, Berth]]) -> None:
+        for pod, berth in seats:
+            self._world.keep_seat(pod, berth)
+        self._start(self._write_seats([(pod, replace(berth, choices=())) for pod, berth in seats]))
+
+    async def _write_seats(self, seats: Sequence[tuple[Pod, Berth]]) -> None:
+        """Write the seats of a unit down; where one cannot be, take back the others: no partial hold."""
+        written = await asyncio.gather(*(self._write_seat(pod, berth) for pod, berth in seats))
+        if all(written):
+            for pod, berth in seats:
                 self._world.seat_written(pod.uid, berth)
             self._wake()
             return
