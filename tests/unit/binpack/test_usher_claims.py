@@ -63,7 +63,7 @@ async def test_the_seat_first_then_the_eviction_then_the_device_once_its_claim_i
         bridge.see(urgent())
         await bridge.pass_s(2)
         assert calls(bridge) == [("seat", "urgent"), ("evict", "low")]
-        assert bridge.writer.said("seat")[0].node == "n1"
+        assert bridge.writer.said("seat") == [Berth(node="n1")]
         assert bridge.world.waiting.get("uid-urgent").reason is Reason.SEAT_AWAITED
         bridge.catch_up()
         bridge.lose("uid-low")
