@@ -13,6 +13,7 @@ from binpack.dra.shown import recorded_on, with_held
 from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.state import NodeState
+from fleet.pod import Berth, Pod
 
 
 class Nodes:
@@ -109,6 +110,28 @@ class Nodes:
             self.warned[name] = warnings
         else:
             self.warned.pop(name, None)
+
+    # -- warm nodes --------------------------------------------------------------------------------------------
+
+    def note_draw(self, pod: Pod, berth: Berth) -> None:
+        """Note a draw without a claim: of a pool's node that served, stands empty, and is not proven anew yet."""
+        state = self._ledger.state(berth.node)
+        if state is None or not state.node.pool or self._yard.is_warm(berth.node):
+            return
+        if not self._ledger.has_ours_on(berth.node):
+            self._yard.note_hit(pod, state.node)
+
+    def shun(self, name: str, now_s: float, gated: Container[str]) -> None:
+        """Leave a warm node alone for a while that could not be claimed."""
+        state = self._ledger.state(name)
+        if state is not None:
+            self._yard.shun(state.node, now_s)
+            self.carry_over(name, gated)
+
+    def forgive(self, now_s: float, gated: Container[str]) -> None:
+        """Look again at warm nodes that were left alone for a while."""
+        for name in self._yard.forgiven(now_s):
+            self.carry_over(name, gated)
 
     # -- what stands -------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from binpack.check_moves import check_moves
 from binpack.config import MovesSettings
-from binpack.controller.world import World, wish
+from binpack.controller.sorting import wish
+from binpack.controller.world import World
 from binpack.relocation.candidates import allowed_at_a_time, movables
 from binpack.repack.large import Solve
 from binpack.repack.propose import propose

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from binpack.controller.sorting import wish
 from binpack.controller.waiting import CAPACITY
-from binpack.controller.world import World, wish
+from binpack.controller.world import World
 from binpack.fit import mismatch, missing
 from binpack.state import NodeState
 from fleet.plan import Placement, Reason, Unplaced

@@ -8,13 +8,14 @@ from enum import Enum
 from binpack.check_register import Register
 from binpack.company import COMPANY_REASONS, Company
 from binpack.controller.claimants import Claimants
+from binpack.controller.expectations import Expectations
 from binpack.controller.lookups import Lookups
 from binpack.controller.moves import Moves
 from binpack.controller.news import News
 from binpack.controller.nodes import Nodes
-from binpack.controller.several import Several
+from binpack.controller.sorting import Place, place_of, wish
 from binpack.controller.together import Together
-from binpack.controller.triage import Handling, handling, is_gang
+from binpack.controller.triage import Handling, handling
 from binpack.controller.unbound import Unbound
 from binpack.controller.waiting import CAPACITY, WaitingRoom
 from binpack.controller.wording import sentence
@@ -24,7 +25,6 @@ from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.state import NodeState
 from binpack.tenants import Tenants
-from fleet import labels
 from fleet.dra import Reserver, ResourceClaim
 from fleet.plan import Reason, Unplaced
 from fleet.pod import Berth, Pod
@@ -61,7 +61,7 @@ class World:
         self.waiting = waiting
         self.yard = Yard() if yard is None else yard
         self.tenants = Tenants()
-        self.several = Several()
+        self.expectations = Expectations(index)
         self.desk = Desk(cpu_s=cpu_s)
         self.company = Company()
         self.register = Register()
@@ -74,7 +74,6 @@ class World:
         self.unbound = Unbound(ledger, index)
         self.weights: dict[str, float] = {}
         self.pods: dict[str, Pod] = {}
-        self._past: dict[str, Pod] | None = {}
         self.queue: dict[str, Pod] = {}
         self.away: dict[str, Away] = {}
         self.to_say: dict[str, str] = {}
@@ -89,10 +88,8 @@ class World:
         uid, pod = pod.uid, self.lookups.resolved(self.ledger.as_written(pod))
         self.together.seen(pod)
         self.tenants.seen(pod)
-        self.several.seen(pod)
+        self.expectations.seen(pod)
         if handling(pod) is Handling.NONE:
-            if self._past is not None and pod.node_name and pod.scheduler_name == labels.SCHEDULER_NAME:
-                self._past[uid] = pod
             self._leave(uid)
             self.away.pop(uid, None)
             self.unbound.seen(pod, self._now_s())
@@ -108,12 +105,10 @@ class World:
     def pod_gone(self, uid: str) -> None:
         """Forget a pod whose object is gone."""
         self.tenants.gone(uid)
-        self.several.gone(uid)
+        self.expectations.gone(uid)
         self.moves.pod_gone(uid)
         self.together.gone(uid)
         self.desk.forget(uid)
-        if self._past is not None:
-            self._past.pop(uid, None)
         self._leave(uid)
         self.unbound.gone(uid)
         self.away.pop(uid, None)
@@ -156,23 +151,17 @@ class World:
     def _sort(self, pod: Pod, before: Pod | None) -> None:
         """Put a gated pod that is not away into the queue or into the waiting room."""
         record = self.waiting.get(pod.uid)
-        match handling(pod):
-            case Handling.HOLD:
-                reason = _hold_reason(pod)
-                if reason is Reason.MALFORMED and (record is None or record.reason is not reason):
-                    self.malformed.append(pod)
-                self.wait(Unplaced(pod_uid=pod.uid, reason=reason, detail="; ".join(pod.problems)))
-            case Handling.FOREIGN_GATE:
-                others = ", ".join(gate for gate in pod.gates if gate != labels.PLAN_GATE)
-                self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.FOREIGN_GATE, detail=others))
-            case _ if lack := self.lookups.lacks(pod):
-                self.wait(Unplaced(pod_uid=pod.uid, reason=Reason.VOLUME, detail=lack))
-            case _ if not self.together.is_alone(pod):
-                self._gather(pod)
-            case _:
-                waits_for_room = record is not None and record.reason in CAPACITY
-                if pod.uid in self.queue or not waits_for_room or before is None or wish(pod) != wish(before):
-                    self.queue[pod.uid] = pod
+        waits_for = None if record is None else record.reason
+        lack, is_alone = self.lookups.lacks(pod), self.together.is_alone(pod)
+        place = place_of(pod, before, waits_for, lack=lack, is_alone=is_alone)
+        if isinstance(place, Unplaced):
+            if place.reason is Reason.MALFORMED and waits_for is not Reason.MALFORMED:
+                self.malformed.append(pod)
+            self.wait(place)
+        elif place is Place.TOGETHER:
+            self._gather(pod)
+        elif place is Place.QUEUE or pod.uid in self.queue:
+            self.queue[pod.uid] = pod
 
     def _gather(self, pod: Pod) -> None:
         """Let a pod wait for its seat, or for the others of its gang."""
@@ -244,10 +233,7 @@ class World:
             most: How many.
             order: Says who comes first where not all can; None = as above.
         """
-        if self._past is not None:  # a fresh planner has learnt the mix from the pods it finds before its first batch
-            self.index.learn(self._past.values())
-            self._past = None
-        self._keep_nodes()
+        self.expectations.tell(self.waiting_for_room(), self._now_s())
         ordered = order(self.queue.values()) if len(self.queue) > most else None
         if ordered is None:
             ordered = sorted(self.queue.values(), key=lambda pod: (-pod.priority, pod.created_at_s))
@@ -256,12 +242,6 @@ class World:
             del self.queue[pod.uid]
             self.away[pod.uid] = Away.PLANNED
         return tuple(pods)
-
-    def _keep_nodes(self) -> None:
-        """Let nodes drain for the pods that need several whole devices, waiting or usual."""
-        expected = self.several.expected(self.waiting_for_room(), self._now_s())
-        if expected is not None:
-            self.index.keep_for(expected)
 
     def decided(self, planned: Pod) -> Pod | None:
         """Return a pod of the decided batch as it is now, if what was decided still holds for it.
@@ -286,25 +266,13 @@ class World:
             self.desk.assume(pod.uid, berth.choices)
             self.yard.warm.begin(berth.node)
 
-    def note_draw(self, pod: Pod, berth: Berth) -> None:
-        """Note a draw without a claim: of a pool's node that served, stands empty, and is not proven anew yet."""
-        state = self.ledger.state(berth.node)
-        if state is None or not state.node.pool or self.yard.is_warm(berth.node):
-            return
-        if not self.ledger.has_ours_on(berth.node):
-            self.yard.note_hit(pod, state.node)
-
     def shun(self, name: str) -> None:
         """Leave a warm node alone for a while that could not be claimed."""
-        state = self.ledger.state(name)
-        if state is not None:
-            self.yard.shun(state.node, self._now_s())
-            self.nodes.carry_over(name, self.pods)
+        self.nodes.shun(name, self._now_s(), self.pods)
 
     def forgive(self) -> None:
         """Look again at warm nodes that were left alone for a while."""
-        for name in self.yard.forgiven(self._now_s()):
-            self.nodes.carry_over(name, self.pods)
+        self.nodes.forgive(self._now_s(), self.pods)
 
     @property
     def unwritten(self) -> int:
@@ -391,13 +359,3 @@ class World:
     def node(self, name: str) -> NodeState | None:
         """Return the state of one node as the index knows it, None if there is no such node."""
         return self.nodes.get(name)
-
-
-def wish(pod: Pod) -> tuple[object, ...]:
-    """Return everything on which a decision about the pod rests: equal wishes, equal answers."""
-    claims = pod.resource_claims
-    return (handling(pod), pod.requests, pod.ask, pod.constraints, pod.guest, pod.preferred_nodes, pod.images, claims)
-
-
-def _hold_reason(pod: Pod) -> Reason:
-    return Reason.UNMODELLED_CONSTRAINT if is_gang(pod) and not pod.problems else Reason.MALFORMED
