@@ -1,4 +1,4 @@
-"""The planner's turns: news are taken in, seats seen to, a batch collected and planned. A shell; rules live elsewhere."""
+"""The planner's turns: news are taken in, seats seen to, a batch collected, planned. A shell; rules live elsewhere."""
 
 from __future__ import annotations
 
