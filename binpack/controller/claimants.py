@@ -30,8 +30,8 @@ class Claimants:
             is_idle: Whether a pod that a claim is reserved for is gated, nothing is being written for it, and no seat
                 kept.
         """
-        # A seat keeps its devices; and of claims that are not all listed nobody knows what is still to come.
-        holds_in_vain = bool(pod.resource_claims) and pod.seat is None and self._desk.is_synced
+        # Of claims that are not all listed nobody knows what is still to come.
+        holds_in_vain = bool(pod.resource_claims) and self._desk.is_synced
         for claim in self._desk.claims_of(pod) if holds_in_vain else ():
             others = [one for one in claim.reserved_for if one.uid != pod.uid]
             if claim.allocation is not None and claim.reserved_for and all(map(is_idle, others)):

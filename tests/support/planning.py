@@ -13,6 +13,7 @@ from typing import Any, cast
 from prometheus_client import CollectorRegistry
 
 from binpack.config import PlannerSettings
+from binpack.controller.allotter import Allotter
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.claims import Claims
 from binpack.controller.metrics import PlannerMetrics
@@ -296,6 +297,7 @@ async def running(
     api: Nodes | None = None,
     yard: Yard | None = None,
     budgets: Budgets | None = None,
+    allotter: Callable[[World, ManualClock], Allotter] | None = None,
 ) -> AsyncIterator[Bridge]:
     """Run turns over a world with these nodes; planners that share writer's pods and `api` live in one cluster."""
     clock = ManualClock()
@@ -315,7 +317,10 @@ async def running(
     claims = Claims(Claimer(cast(Any, api), lambda: str(next(_TOKENS))))
     budgets = budgets or Budgets()
     budgets.is_known = True
-    turns = Turns(world, writer, recorder, noted, clock, settings, PlannerMetrics(registry), claims, budgets=budgets)
+    hand = None if allotter is None else allotter(world, clock)
+    turns = Turns(
+        world, writer, recorder, noted, clock, settings, PlannerMetrics(registry), claims, hand, budgets=budgets
+    )
     bridge = Bridge(clock, world, writer, recorder, turns, registry, api, budgets, plans)
     task = asyncio.ensure_future(turns.run())
     try:
