@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from fleet.kube.claimer import Candidate, Claimer, Held
 from fleet.node import Node
+
+log = logging.getLogger(__name__)
 
 # A firm claim has to stand until the pool's controller sees the pins: a few seconds. If this process dies in between,
 # the node is lost to others for no longer than this.
@@ -32,6 +35,7 @@ class Claims:
             candidate = Candidate(name=node.name, uid=node.uid, warm=node.warm, claim=node.claim)
             answer = await self._claimer.draw(set_id, pods, [candidate])
             if not isinstance(answer, Held):
+                log.info("warm node %s is not to be had: %s", node.name, ", ".join(loss for _, loss in answer.losses))
                 return None
             return answer if answer.claim.is_firm else await self._claimer.confirm(answer, seconds=_FIRM_S)
 

@@ -112,11 +112,6 @@ class Together:
         called, self.called = self.called, set()
         return [self.roll.standing(key) for key in sorted(called)]
 
-    def standing_of(self, pod: Pod) -> Standing | None:
-        """Return how a pod's gang stands; None where it has none."""
-        key = key_of(pod)
-        return None if key is None else self.roll.standing(key)
-
     def rest(self, what: object, until_s: float) -> None:
         """Leave a gang, or a pod that found nobody to go for it, alone until then (monotonic)."""
         self._rest_until_s[what] = until_s
