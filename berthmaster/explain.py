@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from berthmaster.waiting_reasons import meaning_of
 from binpack.controller.wording import amount, needs, sentence
 from binpack.fit import mismatch, missing
 from binpack.index import Index
@@ -38,6 +39,21 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """The condition of a pod that waits, or that was steered.
+
+    Attributes:
+        reason: As written, a `Reason` where this command is as new as the planner.
+        text: With the numbers.
+        since: When its status changed last, as the API writes times; "" = it does not say.
+    """
+
+    reason: str
+    text: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """The answer of `berthmaster explain`.
 
@@ -45,6 +61,10 @@ class Explanation:
         options: Feasible berths with the pod itself lifted out of the cluster, cheapest first.
         feasible_nodes: How many nodes could take it.
         excluded: Why the other nodes cannot, with the number of nodes for each reason.
+        said: What the planner has said of it; None = nothing.
+        reason: Why it has no berth, or was steered: as said, else as found now; "" = it has one.
+        means: That reason in words; "" where it is none that this command knows.
+        helps: What helps against it.
     """
 
     pod: str
@@ -55,6 +75,10 @@ class Explanation:
     options: tuple[Option, ...]
     feasible_nodes: int
     excluded: tuple[tuple[str, int], ...]
+    said: Said | None
+    reason: str
+    means: str
+    helps: str
 
 
 def standing(pod: Pod) -> Standing:
@@ -90,7 +114,9 @@ def unpinned(pod: Pod) -> Pod:
     return replace(pod, constraints=constraints, pinned_node="")
 
 
-def explain(pod: Pod, index: Index, states: Mapping[str, NodeState], most: int) -> Explanation:
+def explain(
+    pod: Pod, index: Index, states: Mapping[str, NodeState], most: int, said: Said | None = None
+) -> Explanation:
     """Return the explanation.
 
     Args:
@@ -98,6 +124,7 @@ def explain(pod: Pod, index: Index, states: Mapping[str, NodeState], most: int) 
         index: With the pod itself lifted out, so that its own berth is free.
         states: The same picture, by node name.
         most: How many options to list.
+        said: What the planner has said of the pod.
     """
     berth = berth_of(pod)
     pod = unpinned(pod)
@@ -117,6 +144,8 @@ def explain(pod: Pod, index: Index, states: Mapping[str, NodeState], most: int) 
     for name, state in states.items():
         reasons[_exclusion(pod, state) or against.get(name, "")] += 1
     feasible = reasons.pop("", 0)
+    reason = _reason(berth, answer, said)
+    meaning = meaning_of(reason)
     return Explanation(
         pod=pod.key,
         standing=standing(pod),
@@ -126,7 +155,18 @@ def explain(pod: Pod, index: Index, states: Mapping[str, NodeState], most: int) 
         options=options,
         feasible_nodes=feasible,
         excluded=tuple(reasons.most_common()),
+        said=said,
+        reason=reason,
+        means=meaning.says if meaning is not None else "",
+        helps=meaning.helps if meaning is not None else "",
     )
+
+
+def _reason(berth: Berth | None, answer: Placement | Unplaced, said: Said | None) -> str:
+    """Return why the pod has no berth; what was said counts: the planner knows gangs, seats and gates as well."""
+    if said is not None:
+        return said.reason
+    return answer.reason.value if berth is None and isinstance(answer, Unplaced) else ""
 
 
 def _exclusion(pod: Pod, state: NodeState) -> str:

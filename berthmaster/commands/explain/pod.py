@@ -11,8 +11,10 @@ from rich.table import Column, Table
 
 from berthmaster.explain import Explanation, explain
 from berthmaster.options import connect, json_option, kubeconfig_option, output, run
+from berthmaster.said import read
 from berthmaster.view import watched
 from fleet.clock import SystemClock
+from fleet.kube.client import Client
 
 
 @click.command()
@@ -33,11 +35,13 @@ def command(pod: str, namespace: str, most: int, kubeconfig: str | None, context
 
 
 async def _explain(name: str, namespace: str, most: int, kubeconfig: str | None, context: str | None) -> Explanation:
-    async with watched(connect(kubeconfig, context), SystemClock()) as view:
+    connection, clock = connect(kubeconfig, context), SystemClock()
+    async with watched(connection, clock) as view, Client(connection, clock, user_agent="berthmaster") as client:
         pod = view.find(namespace, name)
+        said = await read(client, pod.namespace, pod.name)
         view.ledger.remove_pod(pod.uid)
         view.refresh()
-        return explain(pod, view.index, view.states, most)
+        return explain(pod, view.index, view.states, most, said)
 
 
 def _print(found: Explanation) -> None:
@@ -47,6 +51,12 @@ def _print(found: Explanation) -> None:
         devices = f", devices {', '.join(found.berth.devices)}" if found.berth.devices else ""
         console.print(f"berth: {found.berth.node}{devices}")
     console.print(f"why: {escape(found.why)}")
+    if found.said is not None:
+        since = f" since {found.said.since}" if found.said.since else ""
+        console.print(f"the planner says{escape(since)}: {escape(found.said.reason)}: {escape(found.said.text)}")
+    if found.means:
+        console.print(f"{found.reason} means: {found.means}")
+        console.print(f"what helps: {found.helps}")
     if found.options:
         table = Table(
             Column("node", overflow="fold"),

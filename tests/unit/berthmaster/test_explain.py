@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from berthmaster.explain import Standing, berth_of, explain, standing
+from berthmaster.explain import Said, Standing, berth_of, explain, standing
+from berthmaster.said import said_in
 from binpack.index import Index
+from fleet import labels
 from fleet.company import Guest, PodTerm, Selector
 from fleet.constraints import NodeConstraints, Requirement, Taint
+from fleet.kube.patches import condition_patch
 from fleet.pod import Berth, Phase
 from tests.support.builders import a_node, a_pod, a_state
 
@@ -137,3 +140,45 @@ def test_a_seat_and_a_gang_are_told_of():
     assert "a berth on n9 is kept for it" in explain(seated, index, {"n1": state}, 3).why
     member = a_pod("p", whole=1, gang="train", gang_size=2)
     assert "its gang train is placed as a whole" in explain(member, index, {"n1": state}, 3).why
+
+
+def test_what_was_said_is_told_with_what_helps():
+    state = a_state(a_node("n1", gpus=1))
+    said = Said(reason="GangDoesNotFit", text="3 of 4 members fit", since="2026-01-01T00:00:00Z")
+    member = a_pod("p", whole=1, gang="train", gang_size=4)
+    found = explain(member, Index([state]), {"n1": state}, 3, said)
+    assert (found.said, found.reason) == (said, "GangDoesNotFit")
+    assert "do not all fit at once" in found.means
+    assert "room in the pieces asked" in found.helps
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        pytest.param(a_pod(milli_cpu=9000), "Insufficient", id="waits"),
+        pytest.param(replace(a_pod(), problems=("odd",)), "Malformed", id="cannot be read"),
+        pytest.param(a_pod(node="n1"), "", id="has a berth"),
+        pytest.param(a_pod(), "", id="is about to be placed"),
+    ],
+)
+def test_where_nothing_was_said_the_reason_is_found(pod, reason):
+    found = told(pod, a_state(a_node(gpus=1, milli_cpu=8000)))
+    assert found.reason == reason
+    assert bool(found.means) is bool(found.helps) is bool(reason)
+
+
+def test_a_reason_of_a_newer_planner_is_told_as_it_is():
+    state = a_state(a_node("n1"))
+    found = explain(a_pod(), Index([state]), {"n1": state}, 3, Said(reason="OfAnotherDay", text="x", since=""))
+    assert (found.reason, found.means, found.helps) == ("OfAnotherDay", "", "")
+
+
+def test_the_condition_is_read_as_it_was_written():
+    patch = condition_patch(
+        labels.WAITING_CONDITION, status=True, reason="SeatAwaited", message="x", at="2026-01-01T00:00:00Z", uid="u"
+    )
+    assert said_in(patch) == Said(reason="SeatAwaited", text="x", since="2026-01-01T00:00:00Z")
+    placed = condition_patch(labels.WAITING_CONDITION, status=False, reason="Placed", message="", at="", uid="u")
+    assert said_in(placed) is None
+    assert said_in(b'{"status": {"conditions": null}}') is None
+    assert said_in(b"{}") is None
