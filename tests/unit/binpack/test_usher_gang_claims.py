@@ -285,3 +285,13 @@ async def test_a_seat_keeps_its_claims_from_being_given_back_for_others():
         bridge.lose("uid-slow")
         await go_on(bridge)
         assert pinned(bridge) == {"p0": "n0", "p1": "n1"}
+
+
+async def test_devices_that_a_dead_leader_had_given_to_one_member_are_used():
+    store = a_store(*(f"c{i}" for i in range(4)))
+    store.give("c2", "n1", "d1", "p2")
+    async with harbour(store) as bridge:
+        bridge.see(*quartet())
+        await go_on(bridge)
+        stands(bridge, store)
+        assert store.device("c2") == ("n1", "d1")
