@@ -6,31 +6,22 @@ import re
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from binpack.config import PlannerSettings
-from binpack.controller.metrics import PlannerMetrics, WaitingCollector
 from binpack.extender import Outcome
-from binpack.extender_metrics import ExtenderMetrics, Sizes
 from fleet import labels
 from fleet.config import read
-from fleet.kube.credentials import Access, Connection
 from fleet.plan import Reason, SolveStatus
 from scaler.__main__ import SETTINGS_PREFIX as SCALER_PREFIX
-from scaler.balancer.exporter import Exporter
-from scaler.balancer.socket import RuntimeSocket
-from scaler.config import ScalerSettings, SourcesFile
-from scaler.controller.service import Scaler
+from scaler.config import ScalerSettings
 from scaler.decision import Reason as ScalingReason
-from tests.support.clock import ManualClock
+from tests.support.metrics import registries
 from warmpool.__main__ import SETTINGS_PREFIX as POOL_PREFIX
 from warmpool.config import WarmPoolSettings
-from warmpool.controller.service import WarmPools
 
 ROOT = Path(__file__).parents[3]
 DOCS = [ROOT / "docs" / name for name in ("install.md", "operate.md")]
 OPERATE = DOCS[1].read_text()
-NO_SIZES = Sizes(is_synced=False, silence_s=0.0, nodes=0, contested_nodes=0, promises=0, warnings=0)
 
 
 def table_after(heading: str) -> list[str]:
@@ -41,31 +32,21 @@ def table_after(heading: str) -> list[str]:
 
 
 def metric_names() -> set[str]:
-    planner = CollectorRegistry()
-    PlannerMetrics(planner)
-    planner.register(WaitingCollector(dict))
-    extender = ExtenderMetrics(lambda: NO_SIZES).registry
-    scaler = CollectorRegistry()
-    Scaler(
-        Connection(lambda: Access(base_url="http://127.0.0.1:9"), ManualClock()),
-        ManualClock(),
-        ScalerSettings(),
-        SourcesFile(""),
-        scaler,
-    )
-    pools = CollectorRegistry()
-    WarmPools(
-        Connection(lambda: Access(base_url="http://127.0.0.1:9"), ManualClock()),
-        ManualClock(),
-        WarmPoolSettings(),
-        pools,
-    )
-    exporter = Exporter(RuntimeSocket("nowhere"), ManualClock()).metrics.registry
-    return {metric.name for registry in (planner, extender, scaler, pools, exporter) for metric in registry.collect()}
+    return {metric.name for registry in registries().values() for metric in registry.collect()}
 
 
 def test_every_reason_is_explained_once():
     assert sorted(table_after("Why a pod waits")) == sorted(f"`{reason.value}`" for reason in Reason)
+
+
+def test_every_name_of_ours_is_explained():
+    cells = " ".join(table_after("Names"))
+    named = [re.split(r"[=: ]", text)[0] for text in re.findall(r"`([^`]+)`", cells)]
+    explained = {name if "/" in name else f"{labels.DOMAIN}/{name}" for name in named}
+    ours = {
+        value for value in vars(labels).values() if isinstance(value, str) and value.startswith(f"{labels.DOMAIN}/")
+    }
+    assert ours <= explained
 
 
 def test_every_metric_named_is_there():
