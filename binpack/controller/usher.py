@@ -237,6 +237,8 @@ class Usher:
         if pod.seat is None or is_left_by_others(self._world, pod.seat.node):
             return
         why = f"rules between pods keep {pod.name} from {pod.seat.node} by now"
+        if (key := key_of(pod)) is not None:
+            self._world.together.rest(key, self._clock.monotonic_s() + _NOBODY_TO_GO_PAUSE_S)
         self._give_up(GroupStep(step=Step.GIVE_UP, pods=step.pods, detail=why, pause_s=_NOBODY_TO_GO_PAUSE_S))
 
     # -- seats -------------------------------------------------------------------------------------------------

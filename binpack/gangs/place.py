@@ -11,6 +11,7 @@ from typing import Final
 
 from binpack.controller.wording import sentence
 from binpack.demand import hardest_first
+from binpack.gangs.apart import shaken
 from binpack.gangs.claims import GangClaims, clashes, pending
 from binpack.gangs.room import KNOWN_KINDS
 from binpack.gangs.search import seek
@@ -75,10 +76,13 @@ def place(
         claims = GangClaims(index.desk, unit)
     order, fitted = sorted(unit, key=hardest_first), 0
     for _ in range(_ORDERS):
-        placements, left_over = _in_turn(index, order)
-        if not left_over and not (claims is not None and clashes(placements)):
+        placements, left_over, broken = _in_turn(index, order)
+        if not (left_over or broken) and not (claims is not None and clashes(placements)):
             return tuple(placements)
         fitted = max(fitted, len(placements))
+        if broken and not left_over:  # where they come last they see all the others
+            order = [*(pod for pod in order if pod not in broken), *broken]
+            continue
         first = {pod.uid for pod in left_over}
         if first == {pod.uid for pod in order[: len(left_over)]}:
             break
@@ -98,8 +102,12 @@ def place(
     return _refused(unit, text, fitted, is_proven=is_proven)
 
 
-def _in_turn(index: Index, order: Sequence[Pod]) -> tuple[list[Placement], list[Pod]]:
-    """Place the pods one after another by the index; return the placements and the pods left over."""
+def _in_turn(index: Index, order: Sequence[Pod]) -> tuple[list[Placement], list[Pod], list[Pod]]:
+    """Place the pods one after another by the index.
+
+    Returns:
+        The placements, the pods left over, and those placed whose topology spread others broke after them.
+    """
     booked: list[tuple[Pod, Placement]] = []
     left_over: list[Pod] = []
     try:
@@ -110,10 +118,11 @@ def _in_turn(index: Index, order: Sequence[Pod]) -> tuple[list[Placement], list[
                 booked.append((pod, answer))
             else:
                 left_over.append(pod)
+        broken = shaken(index.company, [(pod, placement.berth.node) for pod, placement in booked])
     finally:
         for pod, placement in reversed(booked):
             index.give_back(pod, placement.berth)
-    return [placement for _, placement in booked], left_over
+    return [placement for _, placement in booked], left_over, broken
 
 
 def _kinds(unit: Sequence[Pod], claims: GangClaims | None) -> list[list[Pod]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fleet import labels
-from fleet.company import Guest, PodTerm, Selector
+from fleet.company import Guest, PodTerm, Selector, Spread
 from fleet.constraints import Requirement
 from fleet.plan import Reason
 from fleet.pod import Berth
@@ -83,3 +83,23 @@ async def test_a_seat_that_a_rule_forbids_by_now_is_taken_back():
         await bridge.pass_s(5)
         assert not bridge.writer.said("pin")
         assert [verb for verb, *_ in bridge.writer.calls if verb == "unseat"] == ["unseat"]
+
+
+def spread_over_zones(pod):
+    """Return the pod with a hard spread of its app over zones."""
+    selector = Selector(requirements=(Requirement(key="app", operator="In", values=("g",)),))
+    spread = Spread(key="zone", selector=selector, honors_affinity=False)
+    return replace(pod, guest=replace(pod.guest, spreads=(spread,)))
+
+
+async def test_a_gang_s_spread_holds_in_whatever_order_its_members_are_bound():
+    """The member with the rule is the harder one: placed first it has a zone for itself, until the others come."""
+    nodes = [a_node(name, gpus=2, labels={"zone": zone}) for name, zone in (("n1", "a"), ("n2", "b"))]
+    async with running(nodes) as bridge:
+        gang = [of_app(f"g{i}", "g", whole=1, gang="g", gang_size=2) for i in range(2)]
+        bridge.see(spread_over_zones(gang[0]), gang[1])
+        await bridge.pass_s(10)
+        bridge.catch_up()
+        await bridge.pass_s(30)
+        assert len(bridge.writer.said("seat")) == 2, "seats are not written and taken back without end"
+        assert {berth.node for berth in bridge.writer.said("pin")} == {"n1", "n2"}
