@@ -1,13 +1,14 @@
 """Packing where pods leave: pending and stranded GPU-hours of our policy beside FGD and best fit.
 
-    python -m bench.lifetimes                               # every sixth node, 30 days, three loads: hours
-    python -m bench.lifetimes --every 1 --loads 1.0 --policies berthmaster,fgd     # the whole cluster: an hour a run
+    python -m bench.lifetimes                               # every twelfth node, 30 days, three loads: two hours
+    python -m bench.lifetimes --every 1 --loads 1.0 --policies berthmaster fgd     # the whole cluster: an hour a run
     python -m bench.lifetimes --instances PATH              # replicas of GPU inference services instead of the trace
 
 Poisson arrivals of pods drawn from the openb default trace with their own lives, cut at the 99th percentile; waiting
-pods are tried again, in order of arrival, on each node that something leaves; what is measured comes after one longest
-life of warm-up. All policies meet the same arrivals. `berthmaster` knows the mix by load (what runs at a moment),
-the published policies know it by number, as published.
+pods are tried again on each node that something leaves; what is measured comes after one longest life of warm-up. All
+policies meet the same arrivals. `berthmaster` takes the hardest of the waiting pods that fit first, as the planner
+drafts its batches, published policies the one that came first. `ours,arrival` and `fgd,hardest` swap that, to tell
+order and policy apart. Ours knows the mix by load (what runs at a moment), published policies by number.
 
 PATH is `disaggregated_DLRM_trace.csv` of alibaba/clusterdata, cluster-trace-gpu-v2025, which does not come along: its
 instances that ask a GPU and whose creation and deletion are both known, one pod each, on the openb nodes.
@@ -31,6 +32,7 @@ from typing import Any
 
 from berthmaster.lifetimes_report import as_json
 from binpack.lifetimes import LIFETIME_POLICIES, LifeSetting, Lived, simulate_lifetimes
+from binpack.lifetimes.values import ARRIVAL, HARDEST, OWN
 from binpack.simulate import OURS
 from binpack.trace import load_lives, load_nodes, load_pods
 from fleet.device import AskKind, DeviceAsk
@@ -38,6 +40,7 @@ from fleet.pod import Pod
 from fleet.resources import Resources
 
 MOVING = "ours+moves"
+SWAPPED = {"ours,arrival": (OURS, ARRIVAL), "fgd,hardest": ("fgd", HARDEST)}
 MOVES_RATIO = 0.0099  # of the pods in place within any hour: under 1 %
 RECOVERED_TARGET = 0.5  # of FGD's stranded GPU-hours, with moves
 OUT = Path(__file__).parent / "results" / "lifetimes.json"
@@ -49,11 +52,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--loads", default="0.9,1.0,1.1", help="comma list")
     parser.add_argument(
-        "--policies", default=f"{OURS},{MOVING},fgd,best-fit", help=f"of {', '.join((MOVING, *LIFETIME_POLICIES))}"
+        "--policies",
+        nargs="+",
+        default=[OURS, MOVING, "fgd", "best-fit"],
+        choices=[MOVING, *SWAPPED, *LIFETIME_POLICIES],
+        metavar="POLICY",
+        help="of %(choices)s",
     )
     parser.add_argument("--seeds", default="42-44", help="FROM-TO")
     parser.add_argument("--days", type=float, default=30.0)
-    parser.add_argument("--every", type=int, default=6, help="take each so manieth node of the openb list")
+    parser.add_argument("--every", type=int, default=12, help="take each so manieth node of the openb list")
     parser.add_argument("--instances", type=Path, help="CSV of inference instances; not shipped")
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args()
@@ -65,7 +73,7 @@ def main() -> None:
     runs = {key(run): run for run in report["runs"]}
     for seed in range(int(first), int(last or first) + 1):
         for load in map(float, given.loads.split(",")):
-            for policy in given.policies.split(","):
+            for policy in given.policies:
                 setting = setting_of(policy, seed, load, given.days)
                 wanted = (trace, given.every, given.days, load, policy, seed)
                 if wanted in runs:
@@ -84,7 +92,8 @@ def main() -> None:
 def setting_of(policy: str, seed: int, load: float, days: float) -> LifeSetting:
     if policy == MOVING:
         return LifeSetting(policy=OURS, seed=seed, load_ratio=load, days=days, moves_ratio=MOVES_RATIO)
-    return LifeSetting(policy=policy, seed=seed, load_ratio=load, days=days)
+    policy, order = SWAPPED.get(policy, (policy, OWN))
+    return LifeSetting(policy=policy, seed=seed, load_ratio=load, days=days, order=order)
 
 
 def key(run: dict[str, Any]) -> tuple[Any, ...]:
@@ -143,7 +152,7 @@ def write(path: Path, runs: list[dict[str, Any]]) -> None:
     report = {
         "command": " ".join(["python -m bench.lifetimes", *sys.argv[1:]]),
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},
-        "retry": "on each node that something leaves, waiting pods in order of arrival, each that fits",
+        "retry": "on each node that something leaves, waiting pods that fit, in the order that each run names",
         "summary": summary(runs),
         "runs": runs,
     }

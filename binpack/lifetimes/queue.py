@@ -1,8 +1,7 @@
 """Pods that wait, and which of them a node can take now.
 
-Whenever something leaves a node, waiting pods are tried there in order of arrival, each that fits; every policy is
-asked in this same order. That is enough to be fair to all: a pod waits only while no node can take it, so what has
-changed for it is that one node.
+Whenever something leaves a node, waiting pods are tried there, each that fits. That is enough to find whoever can be
+placed: a pod waits only while no node can take it, so what has changed for it is that one node.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from binpack.demand import hardest_first
 from fleet.device import WHOLE_MILLI, DeviceAsk
 from fleet.node import Node
 from fleet.pod import Berth, Pod
@@ -34,13 +34,16 @@ class Waiting:
 class Queue:
     """Waiting pods by shape, and books of what is free on each node."""
 
-    def __init__(self, nodes: Sequence[Node], shapes: Sequence[Shape]) -> None:
+    def __init__(self, nodes: Sequence[Node], shapes: Sequence[Shape], *, is_hardest_first: bool = False) -> None:
         """Start with empty nodes and nobody waiting.
 
         Args:
             nodes: All nodes.
             shapes: Every shape of pod that will come; constraints other than amounts and models are not known here.
+            is_hardest_first: Of the pods that fit, the hardest is first, as in a batch of the planner; those of one
+                shape by arrival. Else all are by arrival.
         """
+        self._hardness = [hardest_first(_of_shape(shape)) if is_hardest_first else () for shape in shapes]
         self._number = {shape: number for number, shape in enumerate(shapes)}
         self._waiting: list[deque[Waiting]] = [deque() for _ in shapes]
         self._amounts = np.array([_amounts(requests) for requests, _ in shapes], np.int64).reshape(-1, 3)
@@ -88,7 +91,7 @@ class Queue:
         self._has_waiting[number] = True
 
     def pop_fitting(self, node: str) -> Waiting | None:
-        """Return the pod that has waited longest of those the node can take now, and let it wait no more."""
+        """Return the first of the pods that the node can take now, and let it wait no more."""
         row = self._row[node]
         fits = self._has_waiting & (self._amounts <= self._free[row]).all(axis=1)
         if not fits.any():
@@ -97,7 +100,7 @@ class Queue:
         found = np.flatnonzero(fits & (able >= self._count))
         if not len(found):
             return None
-        number = min(found.tolist(), key=lambda shape: self._waiting[shape][0].number)
+        number = min(found.tolist(), key=lambda shape: (self._hardness[shape], self._waiting[shape][0].number))
         return self.pop(self._waiting[number][0].pod)
 
     def first(self, pod: Pod) -> Pod:
@@ -131,6 +134,11 @@ class Queue:
 def shape_of(pod: Pod) -> Shape:
     """Return what pods must have in common to wait in one line."""
     return pod.requests, pod.ask
+
+
+def _of_shape(shape: Shape) -> Pod:
+    requests, ask = shape
+    return Pod(uid="", name="", requests=requests, ask=ask)
 
 
 def _amounts(resources: Resources) -> tuple[int, int, int]:

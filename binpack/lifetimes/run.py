@@ -87,7 +87,8 @@ class _Run:
         self._gpus = sum(len(node.devices) for node in nodes)
         self._policy = _policy(nodes, lived, setting)
         self._index = self._policy if isinstance(self._policy, Index) else None
-        self._queue = Queue(nodes, list(dict.fromkeys(shape_of(one.pod) for one in lived)))
+        shapes = list(dict.fromkeys(shape_of(one.pod) for one in lived))
+        self._queue = Queue(nodes, shapes, is_hardest_first=setting.is_hardest_first)
         self._tally = Tally(nodes)
         self._meter = Meter(WHOLE_MILLI * self._gpus, self._from_s)
         self._ahead = Ahead(usual(lived, self._gpus) if setting.mix == "given" else ())

@@ -11,6 +11,9 @@ from fleet.pod import Pod
 
 LIFETIME_POLICIES: Final = tuple(policy for policy in POLICIES if policy != "clustering")
 """Clustering remembers kinds of pods per node and is defined for pods that stay."""
+OWN, ARRIVAL, HARDEST = ORDERS = ("own", "arrival", "hardest")
+"""In which order waiting pods are tried where room appears. HARDEST: as the planner drafts its batches
+(`binpack.demand.hardest_first`); OWN: so for ours, by arrival for published policies, as schedulers queue them."""
 CUT_RATIO: Final = 0.99
 MOST_DAYS: Final = 3650
 
@@ -34,6 +37,7 @@ class LifeSetting:
             forgotten that it started empty.
         mix: As in the openb protocol: "given" = the policy knows the demand mix, "learn" = it learns from arrivals.
         moves_ratio: Pods moved within any hour, at most this part of the pods in place; 0 = placed pods stay.
+        order: One of `ORDERS`.
     """
 
     policy: str = OURS
@@ -43,6 +47,12 @@ class LifeSetting:
     warm_up_days: float | None = None
     mix: str = MIXES[0]
     moves_ratio: float = 0.0
+    order: str = OWN
+
+    @property
+    def is_hardest_first(self) -> bool:
+        """Return whether the hardest of the waiting pods that fit is tried first, not the one that waits longest."""
+        return self.order == HARDEST or (self.order == OWN and self.policy == OURS)
 
     def problems(self) -> list[str]:
         """Return everything that is wrong with the setting."""
@@ -57,6 +67,8 @@ class LifeSetting:
             wrong.append(f"warm-up is {self.warm_up_days}, wanted 0 to {MOST_DAYS}")
         if self.mix not in MIXES:
             wrong.append(f"mix {self.mix!r} is none of {', '.join(MIXES)}")
+        if self.order not in ORDERS:
+            wrong.append(f"order {self.order!r} is none of {', '.join(ORDERS)}")
         if not 0 <= self.moves_ratio <= 1:
             wrong.append(f"moves is {self.moves_ratio}, wanted 0 to 1")
         if self.moves_ratio > 0 and self.policy != OURS:

@@ -44,7 +44,9 @@ class Fragmentation:
             [[bool(s.count) and model_place(s.models, name) >= 0 for s in shapes] for name in (*models, "")]
         )
         sizes, self._size_of = np.unique(self._milli, return_inverse=True)
-        self._sizes = sizes
+        residual = np.arange(WHOLE_MILLI + 1)[:, None]
+        self._below = np.where(residual < sizes, residual, 0)  # of a device, by its residual and by size
+        self._enough = (residual >= sizes).astype(np.int64)
 
     def score(self, arrays: Arrays, pod_class: PodClass, slots: Ints, usable: Bools) -> tuple[Floats, Ints]:
         """Return the scores and the positions of the devices for a share, (n,) each."""
@@ -67,8 +69,7 @@ class Fragmentation:
 
     def fragment(self, model: Ints, milli_cpu: Ints, residual: Ints) -> Floats:
         """Return F, (n,), for nodes of these models with this free CPU and these residuals, (n, D)."""
-        below = np.stack([np.where(residual < size, residual, 0).sum(axis=1) for size in self._sizes], axis=1)
-        enough = np.stack([(residual >= size).sum(axis=1) for size in self._sizes], axis=1)
+        below, enough = self._below[residual].sum(axis=1), self._enough[residual].sum(axis=1)
         runs = self._allowed[model] & (milli_cpu[:, None] >= self._milli_cpu)
         runs &= enough[:, self._size_of] >= self._count
         lost = np.where(runs, below[:, self._size_of], residual.sum(axis=1)[:, None])
