@@ -33,6 +33,7 @@ class View:
         self.index = Index()
         self.desk = Desk()
         self.index.use_claims(self.desk)
+        self.index.company.follow(self.ledger.coming)
         self.pods: dict[str, Pod] = {}
         self._states: dict[str, NodeState] = {}
 

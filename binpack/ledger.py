@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from binpack.books import Account, Holding, account, holding_at, seat_holding
+from binpack.coming import Coming
 from binpack.moving_seats import MovingSeats, is_seat_key, seat_key
 from binpack.state import NodeState
 from fleet.node import Node
@@ -43,7 +44,11 @@ class _Assumption:
 
 
 class Ledger:
-    """Books of all nodes, moved by single objects in any order: O(pods of one node) for each changed node."""
+    """Books of all nodes, moved by single objects in any order: O(pods of one node) for each changed node.
+
+    Attributes:
+        coming: Pods that hold a berth and are not bound to it yet.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
@@ -55,6 +60,7 @@ class Ledger:
         self._accounts: dict[str, Account] = {}
         self._changed: set[str] = set()
         self._seats = MovingSeats()
+        self.coming = Coming()
 
     # -- what the API shows ------------------------------------------------------------------------------------
 
@@ -112,6 +118,7 @@ class Ledger:
         self._assumed.pop(uid, None)
         self._written.pop(uid, None)
         self._book(uid, None)
+        self.coming.gone(uid)
         self._keep(self._seats.gone(uid))
 
     # -- what was decided and does not show yet ---------------------------------------------------------------
@@ -138,7 +145,10 @@ class Ledger:
         if assumption is not None:
             self._book(uid, assumption.shown)
             if assumption.shown is None:
+                self.coming.gone(uid)
                 self._keep(self._seats.released(uid))
+            else:
+                self.coming.turned(uid, assumption.shown.node)
 
     def assume_move(self, pod: Pod) -> None:
         """Keep the seat that a pod is marked with (`moving_to`) until the API shows the mark, or `forget_move`."""
@@ -247,6 +257,10 @@ class Ledger:
     def _take(self, pod: Pod, holding: Holding | None) -> None:
         """Let this be what the pod holds, and keep or free the seat that it moves to, or that it takes."""
         self._book(pod.uid, holding)
+        if holding is None or pod.node_name:
+            self.coming.gone(pod.uid)
+        else:
+            self.coming.seen(pod, holding.node)
         self._keep(self._seats.pod(pod, holds=holding is not None))
 
     def _keep(self, seats: Iterable[tuple[str, Holding | None]]) -> None:

@@ -6,12 +6,13 @@ here), `improve`, `filled`, `verified`. At every step there is a complete plan t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from binpack.booking import what_if
 from binpack.check import check
+from binpack.check_order import disorders
 from binpack.check_register import Register
 from binpack.company import COMPANY_REASONS
 from binpack.demand import hardest_first, price_left_out
@@ -72,7 +73,7 @@ def draft(index: Index, pods: Sequence[Pod], *, in_turn: bool = False) -> Plan:
         pods: The batch; its order does not matter.
         in_turn: The pods are placed in the order given instead: it says who is to have room that does not suffice.
     """
-    with what_if(index) as booked:
+    with index.company.pinning(pods), what_if(index) as booked:
         unplaced = _place_all(index, pods if in_turn else sorted(pods, key=hardest_first), booked)
         unplaced += _settled(index, booked)
         placements = tuple(placement for _, placement in booked)
@@ -149,7 +150,7 @@ def filled(index: Index, pods: Sequence[Pod], plan: Plan) -> Plan:
         return plan
     by_uid = {pod.uid: pod for pod in pods}
     added: list[Placement] = []
-    with what_if(index) as booked:
+    with index.company.pinning(pods), what_if(index) as booked:
         try:
             for placement in plan.placements:
                 index.take(by_uid[placement.pod_uid], placement.berth)
@@ -184,6 +185,7 @@ def verified(
     states: Mapping[str, NodeState],
     register: Register | None = None,
     also: Callable[[Plan, Sequence[Pod]], Sequence[Violation]] = lambda plan, pods: (),
+    coming: Collection[tuple[Pod, str]] = (),
 ) -> Verified:
     """Return the first plan that breaks no rule against `states`; if none, the last one without what breaks them.
 
@@ -193,10 +195,12 @@ def verified(
         states: What is free now, at least on every node that the plans name.
         register: Who is where in the whole cluster; None = rules between pods are not judged.
         also: Returns what breaks of further rules: those of resource claims.
+        coming: Pods that are on their way to a node and not bound yet; the register counts them there.
     """
 
     def judged(plan: Plan) -> tuple[Violation, ...]:
-        return (*check(states, pods, plan, register=register), *also(plan, pods))
+        order = () if register is None else disorders(register, coming, pods, plan)
+        return (*check(states, pods, plan, register=register), *also(plan, pods), *order)
 
     found: list[Violation] = []
     for plan in plans:

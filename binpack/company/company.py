@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
+from binpack.coming import Coming, is_minded
 from binpack.company import wishes
 from binpack.company.crowd import ANTI, Crowd
+from binpack.company.order import in_any_order, underway
 from binpack.company.roster import Bools, Floats, Ints, Roster
 from binpack.company.rules import Judgement, judgements
 from binpack.state import NodeState
@@ -40,11 +43,30 @@ class Company:
 
     Rows are its own numbering of nodes (`row`); an index maps its slots to them. Fed with the states of all nodes, of
     those too on which nobody may be placed; bookings of an index are counted in between.
+
+    While pods are chosen a place to be pinned to (`pinning`), rules hold whatever the order in which kube-scheduler
+    binds those that are on their way, those booked meanwhile included.
     """
 
     def __init__(self) -> None:
         self._roster = Roster()
         self._crowd = Crowd()
+        self._coming = Coming()
+        self._planned: Coming | None = None
+
+    def follow(self, coming: Coming) -> None:
+        """Read from now on who of the pods on the nodes is on the way to them; until then nobody is."""
+        self._coming = coming
+
+    @contextmanager
+    def pinning(self, pods: Iterable[Pod]) -> Iterator[None]:
+        """Let the rules about these pods hold in every order of binding meanwhile."""
+        if self._coming.minded or any(is_minded(pod.guest) for pod in pods):
+            self._planned = Coming()
+        try:
+            yield
+        finally:
+            self._planned = None
 
     def set_node(self, state: NodeState) -> None:
         """Add a node or replace all that is known of it, its pods included."""
@@ -69,11 +91,15 @@ class Company:
         """Count a pod as on a node."""
         if pod.guest is not NOBODY and (row := self.row(name)) >= 0:
             self._crowd.enter(pod.guest, row)
+            if self._planned is not None:
+                self._planned.seen(pod, name)
 
     def leave(self, pod: Pod, name: str) -> None:
         """Undo `enter`."""
         if pod.guest is not NOBODY and (row := self.row(name)) >= 0:
             self._crowd.enter(pod.guest, row, -1)
+            if self._planned is not None:
+                self._planned.gone(pod.uid)
 
     def cost(self, pod: Pod) -> Cost | None:
         """Return what the nodes cost this pod for the company's sake; None = nothing anywhere."""
@@ -82,7 +108,7 @@ class Company:
             return None
         everywhere = wishes.wishes(self._roster, self._crowd, pod)
         allowed: Bools | None = None
-        for judgement in judgements(self._roster, self._crowd, pod):
+        for judgement in self._judgements(pod):
             allowed = judgement.allowed if allowed is None else allowed & judgement.allowed
         if allowed is not None:
             everywhere = np.where(allowed, 0.0 if everywhere is None else everywhere, np.inf)
@@ -91,15 +117,22 @@ class Company:
             return None
         return Cost(everywhere=everywhere, rows=rows, more=more)
 
+    def _judgements(self, pod: Pod) -> Iterator[Judgement]:
+        yield from judgements(self._roster, self._crowd, pod)
+        if self._planned is not None:
+            way = underway(self._roster, (self._coming, self._planned), pod)
+            if way is not None:
+                yield from in_any_order(self._roster, self._crowd, pod, way)
+
     def allows(self, pod: Pod, name: str) -> bool:
         """Return True if no rule between pods forbids the pod this node now; False where it is not known."""
         row = self.row(name)
-        return row >= 0 and all(bool(one.allowed[row]) for one in judgements(self._roster, self._crowd, pod))
+        return row >= 0 and all(bool(one.allowed[row]) for one in self._judgements(pod))
 
     def against(self, pod: Pod) -> dict[str, str]:
         """Return, by node, the first rule between pods that forbids it to the pod, in words; others are left out."""
         found: dict[str, str] = {}
-        for one in judgements(self._roster, self._crowd, pod):
+        for one in self._judgements(pod):
             for row in np.flatnonzero(~one.allowed).tolist():
                 node = self._roster.nodes[row] if row < self._roster.count else None
                 if node is not None:
@@ -113,7 +146,7 @@ class Company:
             pod: A pod that may go on none of them.
             rows: Nodes that would do but for their company.
         """
-        found = [(int((~one.allowed[rows]).sum()), one) for one in judgements(self._roster, self._crowd, pod)]
+        found = [(int((~one.allowed[rows]).sum()), one) for one in self._judgements(pod)]
         # By number, then by name: the answer is the same whatever order the rules came to be known in.
         found = sorted(
             ((many, one) for many, one in found if many), key=lambda pair: (-pair[0], _forbids(pair[1], rows))
@@ -139,14 +172,32 @@ class Company:
         versions += [group.version for kind, _, _, group in crowd.met(guest) if kind == ANTI]
         for port in guest.ports:
             versions += [group.version for group in crowd.ports.get((port.port, port.protocol), {}).values()]
+        if self._coming.minded or is_minded(guest):
+            versions.append(self._stamp_of_coming(guest))
         return tuple(versions)
+
+    def _stamp_of_coming(self, guest: Guest) -> int:
+        """Return what changes, nearly always, with those on their way who may matter to such a pod."""
+        return hash(
+            frozenset(
+                (other, tuple(sorted(at.items())))
+                for other, at in self._coming.counted().items()
+                if other.namespace == guest.namespace
+                or is_minded(other)
+                or (guest.affinity and self._crowd.is_named(guest.affinity, other))
+            )
+        )
 
     def is_involved(self, pod: Pod) -> bool:
         """Return True if the pod cannot be moved about without looking at others: rules of its own, or about it."""
         guest = pod.guest
         if guest is NOBODY:
             return False
-        return guest.has_wishes or self._crowd.is_counted(guest)
+        if guest.has_wishes or self._crowd.is_counted(guest):
+            return True
+        return bool(self._coming.minded) and any(
+            one.guest.namespace == guest.namespace for one in self._coming.minded.values()
+        )
 
     def standing(self, pod: Pod) -> tuple[object, ...]:
         """Return what tells pods apart whose nodes cost them differently for their company's sake."""

@@ -149,8 +149,12 @@ class Crowd:
 
     def names_itself(self, guest: Guest) -> bool:
         """Return True if the guest's own affinity terms all name it: then it may be the first of its kind."""
+        return self.is_named(guest.affinity, guest)
+
+    def is_named(self, terms: tuple[PodTerm, ...], guest: Guest) -> bool:
+        """Return True if all of these terms name the guest."""
         labels, of_namespace = dict(guest.labels), self._namespaces.get(guest.namespace, {})
-        return all(term.matches(guest.namespace, labels, of_namespace) for term in guest.affinity)
+        return all(term.matches(guest.namespace, labels, of_namespace) for term in terms)
 
     # -- inside ------------------------------------------------------------------------------------------------
 

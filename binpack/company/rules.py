@@ -60,8 +60,34 @@ def judgements(roster: Roster, crowd: Crowd, pod: Pod) -> Iterator[Judgement]:
             yield _apart(roster, holders.arrays()[0], term, f"anti-affinity of other pods over {term.key}")
 
 
-def skews(roster: Roster, crowd: Crowd, pod: Pod, spread: Spread, eligible: Bools) -> Ints:
-    """Return what the skew would be with the pod on each node, (capacity,); meaningless where the key is missing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Pods that a topology spread constraint counts, by domain.
+
+    Attributes:
+        domains: Of its key.
+        eligible: Nodes that count, (capacity,).
+        is_there: Domains with a node that counts, (domains,).
+        counts: Pods, (domains + 1,); the last entry is that of nodes without the key, 0.
+        own: 1 where the constraint counts the pod itself, else 0.
+    """
+
+    domains: Domains
+    eligible: Bools
+    is_there: Bools
+    counts: Ints
+    own: int
+
+    def of(self, rows: Ints, many: Ints) -> Ints:
+        """Return how many of these pods are in each domain, (domains + 1,)."""
+        found = np.zeros(len(self.domains.names) + 1, np.int64)
+        is_counted = self.eligible[rows]
+        np.add.at(found, self.domains.of_row[rows[is_counted]], many[is_counted])
+        return found
+
+
+def tally(roster: Roster, crowd: Crowd, pod: Pod, spread: Spread, eligible: Bools) -> Tally:
+    """Return whom a constraint counts.
 
     Args:
         roster: All nodes.
@@ -74,17 +100,28 @@ def skews(roster: Roster, crowd: Crowd, pod: Pod, spread: Spread, eligible: Bool
     eligible = eligible & _included(roster, pod, spread)
     is_there = np.zeros(len(domains.names), np.bool_)
     is_there[domains.of_row[eligible]] = True
-    counts = np.zeros(len(domains.names) + 1, np.int64)
     selector = spread.selector
-    is_own = False
-    if selector is not None:
-        is_own = selector.matches(dict(pod.guest.labels))
-        if not selector.is_everything:  # kube-scheduler counts nobody for a selector of everybody
-            rows, many = crowd.alike(pod.guest.namespace, selector, is_hard=spread.is_hard).arrays()
-            is_counted = eligible[rows]
-            np.add.at(counts, domains.of_row[rows[is_counted]], many[is_counted])
-    least = int(counts[:-1][is_there].min()) if is_there.sum() >= spread.min_domains else 0
-    found: Ints = counts[domains.of_row] + int(is_own) - least
+    found = Tally(
+        domains=domains,
+        eligible=eligible,
+        is_there=is_there,
+        counts=np.zeros(len(domains.names) + 1, np.int64),
+        own=int(selector is not None and selector.matches(dict(pod.guest.labels))),
+    )
+    if selector is not None and not selector.is_everything:  # kube-scheduler counts nobody for one of everybody
+        found.counts[:] = found.of(*crowd.alike(pod.guest.namespace, selector, is_hard=spread.is_hard).arrays())
+    return found
+
+
+def skews(roster: Roster, crowd: Crowd, pod: Pod, spread: Spread, eligible: Bools) -> Ints:
+    """Return what the skew would be with the pod on each node, (capacity,); meaningless where the key is missing.
+
+    The arguments are those of `tally`.
+    """
+    counted = tally(roster, crowd, pod, spread, eligible)
+    is_there = counted.is_there
+    least = int(counted.counts[:-1][is_there].min()) if is_there.sum() >= spread.min_domains else 0
+    found: Ints = counted.counts[counted.domains.of_row] + counted.own - least
     return found
 
 

@@ -153,7 +153,8 @@ class Batches:
         if pods:
             self._world.refresh()
         for pod in pods:
-            answer = self._world.index.place(pod)
+            with self._world.company.pinning([pod]):
+                answer = self._world.index.place(pod)
             if isinstance(answer, Unplaced):
                 self._world.wait(answer)
                 continue

@@ -53,7 +53,9 @@ class Decider:
         if improved is not None:
             world.refresh()  # the cluster went on while the solver thought
             plans.insert(0, filled(world.index, batch, improved))
-        result = verified(plans, batch, _states(world, plans), world.register, world.desk.violations)
+        result = verified(
+            plans, batch, _states(world, plans), world.register, world.desk.violations, world.ledger.coming
+        )
         for violation in result.violations:
             self._metrics.violations.inc()
             where = f"{violation.node}/{violation.device}" if violation.device else violation.node
@@ -62,7 +64,9 @@ class Decider:
             return result.plan
         # What did not hold may have room elsewhere, and nothing else would wake it up.
         plans = [filled(world.index, batch, result.plan), result.plan]
-        return verified(plans, batch, _states(world, plans), world.register, world.desk.violations).plan
+        return verified(
+            plans, batch, _states(world, plans), world.register, world.desk.violations, world.ledger.coming
+        ).plan
 
     async def _improved(self, world: World, batch: Sequence[Pod], plan: Plan) -> Plan | None:
         question = question_of(world.index, batch, plan) if self._budget is not None else None

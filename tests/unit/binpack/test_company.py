@@ -11,6 +11,7 @@ import pytest
 from binpack.check import check
 from binpack.check_company import CompanyRule
 from binpack.check_register import Register
+from binpack.coming import Coming
 from binpack.company.company import Company
 from binpack.company.wishes import REPLICA_MILLI
 from binpack.controller.retrying import requeue_waiting
@@ -180,12 +181,45 @@ def test_a_node_that_prefers_no_pods_comes_last() -> None:
 # -- the batch --------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_that_must_join_one_of_its_batch_is_placed_after_it() -> None:
+def test_a_pod_that_must_join_one_of_its_batch_waits_until_that_one_is_bound() -> None:
     join = PodTerm(key=ZONE, selector=is_app("db"), namespaces=("default",))
     first, second = a_guest_pod("big", a_guest(affinity=(join,)), cpu=8), a_guest_pod("small", a_guest("db"), cpu=1)
-    plan = draft(Index(nodes((), (), zones="ab")), [first, second])
-    assert [one.pod_uid for one in plan.placements] == ["small", "big"]
-    assert plan.unplaced == ()
+    states = nodes((), (), zones="ab")
+    index, coming = Index(states), Coming()
+    index.company.follow(coming)
+    plan = draft(index, [first, second])
+    (placement,), (unplaced,) = plan.placements, plan.unplaced
+    assert (placement.pod_uid, unplaced.pod_uid, unplaced.reason) == ("small", "big", Reason.POD_AFFINITY)
+    there = next(state for state in states if state.node.name == placement.berth.node)
+    index.set_node(replace(there, guests=(second.guest,)))
+    coming.seen(second, placement.berth.node)
+    stamp = index.company.stamp(first.guest)
+    (unplaced,) = draft(index, [first]).unplaced
+    assert f"pod affinity over {ZONE} to pods not bound yet is in the way on 2 of 2" in unplaced.detail
+    coming.gone(second.uid)
+    assert index.company.stamp(first.guest) != stamp, "those who wait are told"
+    assert [one.berth.node for one in draft(index, [first]).placements] == [placement.berth.node]
+
+
+def test_a_spread_that_looks_at_all_nodes_waits_for_those_it_counts_to_be_bound() -> None:
+    spread = Spread(key=ZONE, selector=is_app("web"), honors_affinity=False)
+    pods = [a_guest_pod(f"p{number}", a_guest("web", spreads=(spread,)), cpu=1) for number in range(4)]
+    index = Index(nodes((), (), zones="ab"))
+    plan = draft(index, pods)
+    assert len({one.berth.node for one in plan.placements}) == len(plan.placements) == 2
+    assert {one.reason for one in plan.unplaced} == {Reason.TOPOLOGY_SPREAD}
+    assert "while 2 pods that it counts are not bound yet: skew would be 2 > 1 on 2 of 2" in plan.unplaced[0].detail
+
+
+def test_a_pod_without_rules_keeps_out_of_the_way_of_those_pinned_before_it() -> None:
+    spread = Spread(key=ZONE, selector=is_app("web"), honors_affinity=False)
+    index, coming = Index(nodes((a_guest("web", spreads=(spread,)),), (), zones="ab")), Coming()
+    index.company.follow(coming)
+    plain = a_guest_pod("plain", a_guest("web"), cpu=1)
+    coming.seen(a_guest_pod("pinned", a_guest("web", spreads=(spread,)), cpu=1), "n0")
+    assert [one.berth.node for one in draft(index, [plain]).placements] == ["n1"]
+    coming.gone("pinned")
+    assert draft(index, [plain]).unplaced == ()
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -11,6 +11,7 @@ from binpack.controller.deciding import Decider
 from binpack.controller.metrics import PlannerMetrics
 from binpack.dra.desk import Desk
 from binpack.index import Index
+from binpack.ledger import Ledger
 from binpack.solver.question import Answer
 from binpack.solver.solve import solve
 from fleet.plan import SolveStatus, Source
@@ -23,7 +24,7 @@ class World:
     def __init__(self, *states):
         self.states_now = {state.node.name: state for state in states}
         self.index = Index(states)
-        self.register, self.desk = Register(states), Desk()
+        self.register, self.desk, self.ledger = Register(states), Desk(), Ledger()
         self.waiting, self.weights = {}, {}
         self.coming = []
 
