@@ -68,7 +68,8 @@ def proposed(
     view.refresh()
     known = tuple(budgets)
     covering = partial(budgets_of, budgets=known)
-    may_move = movables((pod for pod in view.pods.values() if pod.node_name), view.states, covering)
+    placed = (pod for pod in view.pods.values() if pod.node_name)
+    may_move = movables(placed, view.states, covering, claimed=view.desk.held_alone)
     budget = MoveBudget(
         pods_per_hour=wish.budget.pods_per_hour,
         per_service=wish.budget.per_service,

@@ -12,10 +12,13 @@ from dataclasses import replace
 from enum import StrEnum
 
 from binpack.check import check
+from binpack.dra.check import Published, check_claims
+from binpack.dra.wishes import imagined
 from binpack.repack.values import Movable, Move, MoveBudget, MovePlan
 from binpack.state import DeviceState, NodeState
 from fleet.berths import locate
 from fleet.device import AskKind, DeviceAsk, Partition
+from fleet.dra import ClaimChoice, PodClaim
 from fleet.plan import Placement, Plan, Violation
 from fleet.pod import Berth, Pod
 from fleet.resources import Resources, extended_of
@@ -38,6 +41,7 @@ def check_moves(
     waiting: Iterable[Pod],
     plan: MovePlan,
     budget: MoveBudget | None = None,
+    published: Published | None = None,
 ) -> tuple[Violation, ...]:
     """Return every rule that the moves break; empty = they may be carried out in their order.
 
@@ -47,20 +51,63 @@ def check_moves(
         waiting: The pods that the plan places or leaves out.
         plan: The plan.
         budget: None = as many moves as there are.
+        published: What is known of devices for resource claims; None = no claims are judged.
     """
     by_uid = {movable.pod.uid: movable for movable in movables}
     now = dict(states)
+    claims = None if published is None else _Claims(published)
     found: list[Violation] = []
     for move in plan.moves:
         movable = by_uid.pop(move.pod_uid, None)
         wrong = _wrong(move, movable, plan)
         if wrong is None and movable is not None:
             found += _carried_out(now, movable.pod, move)
+            found += () if claims is None else claims.carried_out(movable.pod, move)
         elif wrong is not None:
             found.append(Violation(pod_uid=move.pod_uid, node=move.source.node, rule=wrong))
     if plan.placements:
-        found += check(now, tuple(waiting), Plan(placements=plan.placements, unplaced=plan.unplaced))
+        after = Plan(placements=plan.placements, unplaced=plan.unplaced)
+        found += check(now, tuple(waiting), after)
+        found += () if claims is None else check_claims(after, tuple(waiting), claims.now)
     return tuple(found) + (() if budget is None else _beyond(budget, plan, movables))
+
+
+class _Claims:
+    """Resource claims while moves are carried out: the successor's are made anew, the pod's own go with it."""
+
+    def __init__(self, published: Published) -> None:
+        self.now = replace(published, slices=tuple(published.slices))
+
+    def carried_out(self, pod: Pod, move: Move) -> tuple[Violation, ...]:
+        """Give the successor's claims their devices beside those of the pod, then free these."""
+        if not pod.resource_claims:
+            return ()
+        claims = dict(self.now.claims)
+        old = {(claim.namespace, claim.name): claim for claim in claims.values()}
+        made: list[PodClaim] = []
+        given = {choice.claim_uid: choice for choice in move.target.choices}
+        choices: list[ClaimChoice] = []
+        for one in pod.resource_claims:
+            before = old.get((pod.namespace, one.like))
+            if one.is_none or before is None:
+                made.append(one)
+                continue
+            new = replace(before, uid=f"new {before.uid}", name=f"new {before.name}", allocation=None, reserved_for=())
+            claims[new.uid] = new
+            made.append(PodClaim(name=one.name, claim=new.name))
+            choice = given.pop(imagined(before.uid), None)
+            choices += [] if choice is None else [replace(choice, claim_uid=new.uid)]
+        choices += given.values()
+        self.now = replace(self.now, claims=claims)
+        berth = replace(move.target, choices=tuple(choices))
+        plan = Plan(placements=(Placement(pod_uid=pod.uid, berth=berth),))
+        found = check_claims(plan, (replace(pod, resource_claims=tuple(made)),), self.now)
+        for choice in choices:
+            if choice.claim_uid in claims:
+                claims[choice.claim_uid] = replace(claims[choice.claim_uid], allocation=choice.allocation)
+        for choice in move.source.choices:
+            claims.pop(choice.claim_uid, None)
+        return found
 
 
 def _wrong(move: Move, movable: Movable | None, plan: MovePlan) -> MoveRule | None:

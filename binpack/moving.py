@@ -23,7 +23,7 @@ class Stays(StrEnum):
     UNMODELLED = "UnmodelledConstraint"  # nobody can prove that its successor fits elsewhere
     UNREADABLE = "Unreadable"
     GANG = "Gang"  # the others of its gang would be left with one fewer
-    CLAIMS = "ResourceClaims"  # its devices are held by claims, and a second pod would need others
+    HAND_MADE_CLAIM = "HandMadeClaim"  # its successor would have the same claim, and no devices of its own
     NOT_RUNNING = "NotRunning"  # not bound yet, or on its way out
 
 
@@ -43,15 +43,19 @@ def stays(pod: Pod) -> Stays | None:
         return Stays.OTHER_SCHEDULER
     if pod.gang:
         return Stays.GANG
-    if pod.has_claims:
-        return Stays.CLAIMS
+    if any(not one.template and not one.is_none for one in pod.resource_claims):
+        return Stays.HAND_MADE_CLAIM
     return Stays.UNMODELLED if pod.unmodelled else None
 
 
 def afresh(pod: Pod) -> Pod:
-    """Return the pod as its controller would make it anew: gated, with no berth, and without the planner's pin."""
+    """Return the pod as its controller would make it anew: gated, with no berth, and without the planner's pin.
+
+    Its claims are like those that it has, and still to be made.
+    """
     return replace(
         pod,
+        resource_claims=tuple(replace(one, claim="", like=one.claim) for one in pod.resource_claims),
         node_name="",
         pinned_node="",
         is_pin_ours=False,

@@ -354,11 +354,15 @@ class PodClaim:
 
     Attributes:
         is_none: The template says that the pod needs no claim after all.
+        template: Name of the template that the claim is made from for this pod alone; "" = it was made by hand.
+        like: Of a pod that is only thought of: the claim that was made from the same template for the pod it is like.
     """
 
     name: str
     claim: str = ""
     is_none: bool = False
+    template: str = ""
+    like: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,7 +85,7 @@ class Pod:
         images: Images of its containers as they are written, sorted; read of gated pods alone.
         has_drawn: Whether it says already how its draw from a warm pool ended (fleet/draw.py); of gated pods alone.
         has_claims: Whether it has claims on devices (DRA).
-        resource_claims: Its claims on devices (DRA); read of gated pods alone.
+        resource_claims: Its claims on devices (DRA).
         problems: Why this pod cannot be read (malformed request or record); such a pod is never planned.
         record_problem: The one of `problems` about the devices or candidates annotation; "" = none. Nobody knows what
             such a pod holds, so its node gives no devices.

@@ -107,9 +107,10 @@ class Mover:
 
     async def begin(self, order: Order) -> bool:
         """Mark a pod, and with that begin its move; return False where that could not be written."""
-        marked = replace(order.pod, moving_to=order.target, moving_by=format_way(order.way))
+        target = replace(order.target, choices=())  # its successor's claims are given devices once they are made
+        marked = replace(order.pod, moving_to=target, moving_by=format_way(order.way))
         self._moves.begin(marked, self._clock.monotonic_s())
-        notes = {labels.MOVING_TO: format_candidates([order.target]), labels.MOVING_BY: marked.moving_by}
+        notes = {labels.MOVING_TO: format_candidates([target]), labels.MOVING_BY: marked.moving_by}
         body = notes_patch(order.pod, notes, absent=[labels.MOVING_TO])
         try:
             await self._client.json_patch(paths.pod(order.pod.namespace, order.pod.name), body, timeout_s=_CALL_S)

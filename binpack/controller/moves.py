@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from binpack.books import is_agent
+from binpack.controller.moving_devices import Devices
+from binpack.dra.desk import Desk
 from binpack.fit import refusal
 from binpack.ledger import Ledger
 from binpack.moving import afresh
@@ -48,17 +50,21 @@ class Open:
 class Moves:
     """Open moves of one leadership."""
 
-    def __init__(self, ledger: Ledger, tenants: Tenants, allows: Callable[[Pod, str], bool]) -> None:
+    def __init__(
+        self, ledger: Ledger, tenants: Tenants, allows: Callable[[Pod, str], bool], desk: Desk | None = None
+    ) -> None:
         """Begin with nothing remembered.
 
         Args:
             ledger: The planner's.
             tenants: Who has a berth.
             allows: Whether rules between pods let one go to a node, by name.
+            desk: What resource claims hold and could get; None = there are none.
         """
         self._ledger = ledger
         self._tenants = tenants
         self._allows = allows
+        self._devices = Devices(ledger, Desk() if desk is None else desk)
         self._went: dict[str, tuple[Pod, float]] = {}
         self._since: dict[str, tuple[tuple[str, str], float]] = {}
         self._ended: dict[str, float] = {}
@@ -124,6 +130,7 @@ class Moves:
         self._begun[pod.uid] = now_s
         self._ended.pop(pod.uid, None)
         self._ledger.assume_move(pod)
+        self._devices.keep(pod)
 
     def not_begun(self, uid: str) -> None:
         """Note that the marks were not written."""
@@ -168,6 +175,18 @@ class Moves:
                 del self._went[uid]
                 self._ledger.forget_move(uid)
 
+    # -- devices for resource claims ---------------------------------------------------------------------------
+
+    def keep_devices(self) -> None:
+        """Keep for every open move the devices that its successor's claims are to have, after a restart as well."""
+        for pod in (*self._tenants.moving.values(), *(gone for gone, _ in self._went.values())):
+            self._devices.keep(pod)
+        self._devices.release()
+
+    def has_devices(self, pod: Pod, berth: Berth) -> bool:
+        """Return True if the berth's node has devices for what the claims of a pod would want."""
+        return self._devices.choices(pod, berth) is not None
+
     # -- successors ----------------------------------------------------------------------------------------------
 
     def seat_for(self, pod: Pod) -> tuple[Pod, Berth] | None:
@@ -186,7 +205,10 @@ class Moves:
             state = self._ledger.state_without(old.moving_to.node, seat_key(old.uid))
             if state is None or refusal(pod, old.moving_to, state) or not self._allows(pod, old.moving_to.node):
                 continue
-            return replace(pod, moved_from=old.uid, moving_by=old.moving_by), old.moving_to
+            choices = self._devices.given(pod, old)
+            if choices is not None:
+                berth = replace(old.moving_to, choices=choices)
+                return replace(pod, moved_from=old.uid, moving_by=old.moving_by), berth
         return None
 
     def _expects(self, uid: str) -> bool:
@@ -212,4 +234,5 @@ def _way(old: Pod | None, successor: Pod | None) -> Way | None:
 def _wish(pod: Pod) -> tuple[object, ...]:
     """Return what a successor must wish like the pod whose place it takes; a pool's toleration comes with the pin."""
     constraints = pod.constraints
-    return (pod.requests, pod.ask, constraints.node_selector, constraints.terms)
+    claims = tuple((one.name, one.template) for one in pod.resource_claims)
+    return (pod.requests, pod.ask, constraints.node_selector, constraints.terms, claims)

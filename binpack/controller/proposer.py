@@ -262,7 +262,8 @@ class Proposer:
     def _has_room(self, pod: Pod, order: Order) -> bool:
         self._world.refresh()
         state = self._world.node(order.target.node)
-        return state is not None and not refusal(afresh(pod), order.target, state)
+        wish, target = afresh(pod), order.target
+        return state is not None and not refusal(wish, target, state) and self._world.moves.has_devices(wish, target)
 
     def _may_begin(self, pod: Pod) -> bool:
         """Return False while as many replicas of the service are moved as may be at a time."""

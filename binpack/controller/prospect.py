@@ -49,7 +49,7 @@ def moves_towards(world: World, goal: Goal, terms: Terms, now_s: float, solve: S
         solve: The solver; None = without, and without a bound.
     """
     states = world.nodes.serving()
-    may_move = movables(world.tenants, states, terms.budgets_of, terms.barred)
+    may_move = movables(world.tenants, states, terms.budgets_of, terms.barred, claimed=world.desk.held_alone)
     budget = _budget(may_move, terms)
     return propose(world.index, states, may_move, goal, budget, now_s, past=terms.past, solve=solve)
 
@@ -75,8 +75,9 @@ def outdated(world: World, goal: Goal, plan: MovePlan, terms: Terms) -> str:
     serving = world.nodes.serving()
     states = {name: serving[name] for name in names if name in serving}
     pods = [pod for move in plan.moves if (pod := world.tenants.get(move.pod_uid)) is not None]
-    may_move = movables(pods, states, terms.budgets_of, terms.barred)
-    violations = check_moves(states, may_move, waiting, plan, _budget(may_move, terms))
+    may_move = movables(pods, states, terms.budgets_of, terms.barred, claimed=world.desk.held_alone)
+    published = world.desk.published(names)
+    violations = check_moves(states, may_move, waiting, plan, _budget(may_move, terms), published)
     if not violations:
         return ""
     first = violations[0]

@@ -116,6 +116,7 @@ class Turns:
         world = self._world
         if world.refresh():
             await self._requeue_waiting()
+        world.moves.keep_devices()
         self._usher.settle()
         self._usher.gangs(above=max((pod.priority for pod in world.queue.values()), default=None))
         self._herald.tell()

@@ -64,13 +64,14 @@ class World:
         self.expectations = Expectations(index)
         self.desk = Desk(cpu_s=cpu_s)
         self.company = Company()
+        self.company.follow(ledger.coming)
         self.register = Register()
         self.nodes = Nodes(ledger, index, self.yard, desk=self.desk, company=self.company, register=self.register)
         self.news = News(self.nodes, self.desk, self.company)
         self.lookups = Lookups()
         self.claimants = Claimants(self.desk)
         self.together = Together()
-        self.moves = Moves(ledger, self.tenants, self.is_welcome)
+        self.moves = Moves(ledger, self.tenants, self.is_welcome, self.desk)
         self.unbound = Unbound(ledger, index)
         self.weights: dict[str, float] = {}
         self.pods: dict[str, Pod] = {}

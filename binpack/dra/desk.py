@@ -65,6 +65,7 @@ class Desk:
         self._slice_pool: dict[str, PoolId] = {}
         self._assumed: dict[str, tuple[str, Allocation]] = {}
         self._planned: dict[str, Allocation] = {}
+        self._given_up: set[str] = set()
         self._kept: dict[str, tuple[ClaimChoice, ...]] = {}
         self.releasing: set[str] = set()
         self._has_room = False
@@ -173,16 +174,20 @@ class Desk:
             self._rebook(claim_uid)
 
     def take(self, choices: Iterable[ClaimChoice]) -> None:
-        """Book the choices of a plan in the making."""
+        """Book the choices of a plan in the making, or undo `give_back`."""
         for choice in choices:
-            self._planned[choice.claim_uid] = choice.allocation
+            if choice.claim_uid in self._given_up:
+                self._given_up.discard(choice.claim_uid)
+            else:
+                self._planned[choice.claim_uid] = choice.allocation
             self._rebook(choice.claim_uid)
 
     def give_back(self, choices: Iterable[ClaimChoice]) -> None:
-        """Undo `take`."""
+        """Undo `take`; a claim that was not taken in thought, but has its devices, is imagined without them."""
         had_room = self._has_room
         for choice in choices:
-            self._planned.pop(choice.claim_uid, None)
+            if self._planned.pop(choice.claim_uid, None) is None and choice.claim_uid in self.claims:
+                self._given_up.add(choice.claim_uid)
             self._rebook(choice.claim_uid)
         self._has_room = had_room
 
@@ -212,6 +217,8 @@ class Desk:
 
     def allocation(self, claim: ResourceClaim) -> Allocation | None:
         """Return what the claim has, shown or decided; None = nothing."""
+        if claim.uid in self._given_up:
+            return None
         if claim.allocation is not None:
             return claim.allocation
         if claim.uid in self._assumed:
@@ -278,6 +285,19 @@ class Desk:
         reach = self.pools.reach(node)
         ways = [way for want in wish.wants for request in want.ways for way in request]
         return tuple(trouble for way in ways for trouble in self._fitting.of(node, reach, way)[1])
+
+    def held_alone(self, pod: Pod) -> tuple[ClaimChoice, ...] | None:
+        """Return what a pod's claims hold, made from templates and for it alone; None where that is not so."""
+        found: list[ClaimChoice] = []
+        for one in pod.resource_claims:
+            claim = self._claim_named(pod.namespace, one.claim)
+            if one.is_none:
+                continue
+            is_own = claim is not None and {user.uid for user in claim.reserved_for} == {pod.uid}
+            if claim is None or claim.allocation is None or not one.template or not is_own:
+                return None
+            found.append(ClaimChoice(claim_uid=claim.uid, allocation=claim.allocation))
+        return tuple(found)
 
     def leaves_to_scheduler(self, pod: Pod) -> str:
         """Return the resource that the pod asks and that DRA backs, "" = none: kube-scheduler makes such claims."""
@@ -362,7 +382,7 @@ class Desk:
 
     def _rebook(self, uid: str) -> None:
         claim = self.claims.get(uid)
-        allocation = self.allocation(claim) if claim is not None else None
+        allocation = self.allocation(claim) if claim is not None else self._planned.get(uid)
         moved = self._book(uid, allocation.results if allocation is not None else ())
         if moved and allocation is None:
             self._has_room = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from binpack.dra.wants import NoSuchClassError, Want, want_of
@@ -54,10 +54,13 @@ def wish_of(
     for one in pod.resource_claims:
         if one.is_none:
             continue
-        claim = claim_named(pod.namespace, one.claim) if one.claim else None
+        name = one.claim or one.like
+        claim = claim_named(pod.namespace, name) if name else None
         if claim is None:
-            what = f"claim {one.claim} does not exist" if one.claim else f"claim {one.name} is not made yet"
+            what = f"claim {name} does not exist" if name else f"claim {one.name} is not made yet"
             return Pending(Reason.CLAIM_PENDING, what)
+        if not one.claim:
+            claim = replace(claim, uid=imagined(claim.uid), allocation=None, reserved_for=(), is_terminating=False)
         allocation = allocation_of(claim)
         pending = _unusable(claim, allocation, pod)
         if pending is not None:
@@ -71,6 +74,11 @@ def wish_of(
             return Pending(Reason.CLAIM_PENDING, f"claim {claim.name}: there is no device class {error}")
     key = (tuple(want.demand for want in wants), tuple(allocation.terms for allocation in given))
     return Wish(wants=tuple(wants), given=tuple(given), key=key)
+
+
+def imagined(uid: str) -> str:
+    """Return the uid of a claim that is only thought of: made from the same template as this one."""
+    return f"like {uid}"
 
 
 def _unusable(claim: ResourceClaim, allocation: Allocation | None, pod: Pod) -> Pending | None:

@@ -9,6 +9,7 @@ from binpack.repack.values import FreeDevices, Movable
 from binpack.state import NodeState
 from fleet import labels
 from fleet.budget import DisruptionBudget
+from fleet.dra import ClaimChoice
 from fleet.pod import Berth, Pod
 
 _OUR_COSTS = ("", labels.LEAVES_EARLY, labels.LEAVES_FIRST)
@@ -24,18 +25,21 @@ def movables(
     states: Mapping[str, NodeState],
     budgets_of: Callable[[Pod], Sequence[DisruptionBudget]],
     barred: Collection[str] = (),
+    *,
+    claimed: Callable[[Pod], tuple[ClaimChoice, ...] | None] = lambda pod: None if pod.has_claims else (),
 ) -> tuple[Movable, ...]:
     """Return the pods that may be moved, by uid.
 
     Left out are pods that stay, that move already, that are not Ready (what is not well should not be moved), whose
     order of leaving somebody else has set, that are under two disruption budgets or under one that lets nobody go
-    however healthy all are, and those on nodes that are being emptied.
+    however healthy all are, those on nodes that are being emptied, and those whose resource claims are not their own.
 
     Args:
         pods: That have a berth.
         states: By node, of those that take pods.
         budgets_of: Which disruption budgets cover a pod.
         barred: Services that could not be moved a moment ago.
+        claimed: What the resource claims of a pod hold, for it alone; None = not only for it, or nobody knows.
     """
     found: list[Movable] = []
     for pod in pods:
@@ -49,7 +53,10 @@ def movables(
         covering = budgets_of(pod)
         if len(covering) > 1 or any(budget.forbids for budget in covering):
             continue
-        berth = Berth(node=pod.node_name, devices=pod.devices or ())
+        choices = claimed(pod)
+        if choices is None:
+            continue
+        berth = Berth(node=pod.node_name, devices=pod.devices or (), choices=choices)
         found.append(Movable(pod=afresh(pod), berth=berth, service=service))
     return tuple(sorted(found, key=lambda movable: movable.pod.uid))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from binpack.dra.wishes import Wish
 from binpack.index import Index
 from binpack.index.columns import Ints
 from binpack.repack.values import Movable
@@ -65,7 +66,7 @@ class Occupants:
 
     def __init__(self, index: Index, movables: Iterable[Movable] = ()) -> None:
         self._index = index
-        self.kinds: dict[Kind, int] = {}
+        self.kinds: dict[Hashable, int] = {}
         self.examples: list[Movable] = []
         self.members: list[Movable | None] = []
         self._row_of: dict[str, int] = {}
@@ -83,7 +84,7 @@ class Occupants:
         """Note a pod; one already noted is noted anew."""
         pod = movable.pod
         self.remove(pod.uid)
-        kind = self.kinds.setdefault(kind_of(pod), len(self.kinds))
+        kind = self.kinds.setdefault((*kind_of(pod), self._claimed(pod)), len(self.kinds))
         if kind == len(self.examples):
             self.examples.append(movable)
         row = self._row_of[pod.uid] = len(self.members)
@@ -98,6 +99,14 @@ class Occupants:
             self._entries[self._count] = row, kind, slot, position
             self._count += 1
         self._entries_of[pod.uid] = start, self._count
+
+    def _claimed(self, pod: Pod) -> Hashable:
+        """Return what the pod's resource claims want; () = it has none."""
+        desk = self._index.desk
+        if not pod.resource_claims or desk is None:
+            return ()
+        wish = desk.wish(pod)
+        return wish.key if isinstance(wish, Wish) else pod.uid
 
     def remove(self, uid: str) -> None:
         """Forget a pod; one that is not there is no error."""

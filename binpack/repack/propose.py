@@ -63,7 +63,9 @@ def propose(
     plan = _reach(trial, goal, effort or Effort(), solve)
     if plan.verdict is Verdict.NOTHING_FOUND and not has_budget:
         plan = replace(plan, verdict=Verdict.NO_BUDGET)
-    violations = check_moves(states, pods, goal.pods if isinstance(goal, MakeRoom) else (), plan, budget)
+    waiting = goal.pods if isinstance(goal, MakeRoom) else ()
+    published = None if index.desk is None else index.desk.published(states)
+    violations = check_moves(states, pods, waiting, plan, budget, published)
     if violations:
         first = violations[0]
         why = f"the plan did not hold: {first.rule} for {first.pod_uid} on {first.node}"

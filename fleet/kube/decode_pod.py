@@ -91,7 +91,7 @@ def pod_from(obj: PodObject) -> Pod:
         images=_images(spec) if gates else (),
         has_drawn=bool(gates and annotations and labels.DRAW in annotations),
         has_claims=bool(spec.resource_claims),
-        resource_claims=_resource_claims(obj) if gates and spec.resource_claims else (),
+        resource_claims=_resource_claims(obj) if spec.resource_claims else (),
         problems=(*problems, record_problem) if record_problem else problems,
         record_problem=record_problem,
     )
@@ -142,6 +142,7 @@ def _resource_claims(obj: PodObject) -> tuple[PodClaim, ...]:
             name=one.name,
             claim=one.resource_claim_name or made.get(one.name) or "",
             is_none=not one.resource_claim_name and one.name in made and not made[one.name],
+            template=one.resource_claim_template_name or "",
         )
         for one in obj.spec.resource_claims or ()
     )

@@ -202,6 +202,7 @@ class PodClaimObject(Key, frozen=True):
 
     name: str = ""
     resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class PodSpecObject(Object):
