@@ -3,10 +3,14 @@
 Lower is better; the unit is milli-GPU. For a node with free milli-CPU c, residuals r_d, R = sum r_d::
 
     Phi = - lD sum_d V(r_d)                                    D: what its devices are worth
-          + lX sum_m a_m max(0, sum_d V(r_d) - c G_m/c_m)      X: GPU value that the free CPU cannot feed
+          + lX sum_m a_m ((1-w) max(0, V - c G_m/c_m)          X: GPU value that the free CPU cannot feed
+                          + w max(0, V - c q))
           + lS sum_m a_m (R - G_m fit_m)                       S: what is left over when it is filled with m alone
           + lF sum_m b_m waste_m                               F: fragment, small pods weighing most
 
+    V       = sum_d V(r_d)
+    q       = sum_m a_m / sum_m a_m c_m/G_m
+    w       = max(0, 1 - 1000/V)
     fit_m   = min(floor(c/c_m), sum_d floor(r_d/g_m))
     waste_m = R if m does not fit, else the sum of all r_d < g_m
 
@@ -14,9 +18,13 @@ over the typical single-GPU shapes m with weights a_m ~ pods x g_m and b_m ~ pod
 summing to 1. X and S leave out shapes whose models exclude the node; F counts R for them. A shape that asks no CPU
 counts as one that asks 1 milli-CPU.
 
+In X the next pod may want any GPU per CPU that the mix knows, but the V/1000 pods that would fill the node together
+want about q, as the whole mix does; w is how much of the spread is gone when so many are averaged. Where the mix wants
+all CPU of the cluster, w is 0 (`scarcity`).
+
 Every weight and value is a multiple of a power of two small enough that float64 adds and multiplies them without
 rounding. So Phi does not depend on the order of summation, on the number of rows scored at once or on how the state
-came about, and equal states tie exactly.
+came about, and equal states tie exactly. The one quotient, w, is rounded to such a multiple.
 """
 
 from __future__ import annotations
@@ -42,6 +50,7 @@ class Weights:
 
     Attributes:
         device_value: lD; stranded_cpu: lX; left_over: lS; fragment: lF; small_exponent: that of b_m.
+        averaged: What w is multiplied by; 0 where the mix wants all CPU of the cluster before all GPUs.
         left_over_scarce: lS where the mix wants all CPU of the cluster before all GPUs.
         idle_node_milli: What a node is worth of whose devices none is in use; 0 where CPU is scarce.
         contention: Price of one milli-GPU of a model that constrained demand would fill exactly.
@@ -53,6 +62,7 @@ class Weights:
 
     device_value: float = 1.0
     stranded_cpu: float = 0.25
+    averaged: float = 1.0
     left_over: float = 0.03
     left_over_scarce: float = 0.06
     fragment: float = 0.1
@@ -133,11 +143,20 @@ class Potential:
         self._appetite = appetite[order]
         self._value_weight = _prefix(_grained((weight * allowed)[:, order]))
         self._cpu_weight = _prefix(_grained((weight * appetite * allowed)[:, order]))
+        self._mean_value_weight = self._value_weight[:, -1]
+        cpu_per_milli = (weight / appetite * allowed).sum(axis=1)
+        self._mean_cpu_weight = _grained(
+            np.divide(self._mean_value_weight**2, cpu_per_milli, out=np.zeros(len(allowed)), where=cpu_per_milli > 0)
+        )
 
     def _stranded(self, group: Ints, cpu: Floats, value: Floats) -> Floats:
         below = np.searchsorted(self._appetite, value / np.maximum(cpu, 1e-9))
         found: Floats = value * self._value_weight[group, below] - cpu * self._cpu_weight[group, below]
-        return found
+        if not self.weights.averaged:
+            return found
+        mean = np.maximum(0.0, value * self._mean_value_weight[group] - cpu * self._mean_cpu_weight[group])
+        many = self.weights.averaged * (1.0 - WHOLE_MILLI / np.maximum(value, WHOLE_MILLI))
+        return _grained(found + many * (mean - found))
 
     def _prepare_left_over(self, weight: Floats, milli: Floats, allowed: Floats) -> None:
         self._left_over_weight = _grained(weight * allowed) * milli

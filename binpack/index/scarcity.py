@@ -41,7 +41,8 @@ def suited(weights: Weights, ratio: float) -> Weights:
     """Return the weights for this CPU demand ratio: the scarcer CPU is, the more it matters to finish nodes evenly.
 
     From a ratio of 0.9 to one of 1.0 the weight of what is left over rises from its normal to its scarce value, and
-    that of idle nodes falls to 0: pods of much and of little CPU find each other on more nodes.
+    those of idle nodes and of the mean appetite for CPU fall to 0: pods of much and of little CPU find each other on
+    more nodes.
     """
     scarcity = min(1.0, max(0.0, (ratio - _ENOUGH_RATIO) / (1 - _ENOUGH_RATIO)))
     step = round(scarcity * _STEPS) / _STEPS
@@ -49,6 +50,7 @@ def suited(weights: Weights, ratio: float) -> Weights:
         return weights
     return replace(
         weights,
+        averaged=weights.averaged * (1 - step),
         left_over=weights.left_over + step * (weights.left_over_scarce - weights.left_over),
         idle_node_milli=weights.idle_node_milli * (1 - step),
     )

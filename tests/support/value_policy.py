@@ -45,12 +45,23 @@ def kinds(mix: Mix) -> list[Kind]:
 
 
 def phi(
-    typical: Sequence[Kind], values: Sequence[float], model: str, milli_cpu: int, residuals: Sequence[int]
+    typical: Sequence[Kind],
+    values: Sequence[float],
+    model: str,
+    milli_cpu: int,
+    residuals: Sequence[int],
+    plenty: float = 1.0,
 ) -> float:
-    """Return Phi of one node by its definition, term by term."""
+    """Return Phi of one node by its definition, term by term; `plenty` is 1 where CPU is not scarce, else 0."""
     weights = Weights()
+    welcome = [kind for kind in typical if not kind.models or model in kind.models]
+    share = sum(kind.by_demand for kind in welcome)
+    cpu_of_all = sum(kind.by_demand * kind.milli_cpu / kind.milli for kind in welcome)
     total, value = sum(residuals), sum(values[r] for r in residuals)
     found = -weights.device_value * value
+    many = plenty * max(0.0, 1 - 1000 / value) if value else 0.0
+    if welcome:
+        found += weights.stranded_cpu * many * max(0.0, value * share - milli_cpu * share**2 / cpu_of_all)
     for kind in typical:
         excluded = bool(kind.models) and model not in kind.models
         fits = milli_cpu >= kind.milli_cpu and any(r >= kind.milli for r in residuals) and not excluded
@@ -59,7 +70,7 @@ def phi(
         if excluded:
             continue
         stranded = max(0.0, value - milli_cpu * kind.milli / kind.milli_cpu)
-        found += weights.stranded_cpu * kind.by_demand * stranded
+        found += weights.stranded_cpu * (1 - many) * kind.by_demand * stranded
         fit = min(floor(milli_cpu / kind.milli_cpu), sum(floor(r / kind.milli) for r in residuals))
         found += weights.left_over * kind.by_demand * (total - kind.milli * fit)
     return found
@@ -98,19 +109,19 @@ def _gives(ask: DeviceAsk, model: str, left: int, users: int) -> bool:
     return (not ask.models or model in ask.models) and left >= ask.milli_gpu and not (ask.is_whole and users)
 
 
-def idle_milli(mix: Mix, states: Sequence[NodeState]) -> float:
-    """Return what an unused node is worth: less, by quarters, as the mix wants from 90 % of the CPU on."""
+def plenty_of_cpu(mix: Mix, states: Sequence[NodeState]) -> float:
+    """Return 1 where CPU is not scarce: less, by quarters, as the mix wants from 90 % of the CPU on, 0 from all."""
     with_devices = [state.node for state in states if state.devices]
     cpu = sum(node.allocatable.milli_cpu for node in with_devices)
     asked = sum(n * shape.total_milli_gpu for shape, n in mix.shapes)
     if not cpu or not asked:
-        return Weights().idle_node_milli
+        return 1.0
     scale = 1000 * sum(len(node.devices) for node in with_devices) / asked
     elsewhere = sum(state.node.allocatable.milli_cpu for state in states if not state.devices)
     wanted = scale * sum(n * shape.milli_cpu for shape, n in mix.shapes if shape.count)
     wanted += max(0.0, scale * sum(n * shape.milli_cpu for shape, n in mix.shapes if not shape.count) - elsewhere)
     quarters = round(40 * min(0.1, max(0.0, wanted / cpu - 0.9)))
-    return Weights().idle_node_milli * (1 - quarters / 4)
+    return 1 - quarters / 4
 
 
 def least_costs(
@@ -128,13 +139,14 @@ def least_costs(
         reserved: Nodes kept from this pod.
     """
     typical = kinds(mix)
-    weights, idle = Weights(), idle_milli(mix, states)
+    weights, plenty = Weights(), plenty_of_cpu(mix, states)
+    idle = weights.idle_node_milli * plenty
     found: dict[str, float] = {}
     for state in states:
         model = state.devices[0].device.model if state.devices else ""
-        before = phi(typical, values, model, state.free.milli_cpu, residuals_of(state))
+        before = phi(typical, values, model, state.free.milli_cpu, residuals_of(state), plenty)
         for _, after in options(pod, state):
-            cost = phi(typical, values, model, state.free.milli_cpu - pod.requests.milli_cpu, after) - before
+            cost = phi(typical, values, model, state.free.milli_cpu - pod.requests.milli_cpu, after, plenty) - before
             cost += TIE * sum(after)
             if pod.ask is not None and not any(device.users for device in state.devices if device.device.is_healthy):
                 cost += idle
