@@ -15,7 +15,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
-_NICE: Final = 10  # whoever has pins to write goes first
+_NICE: Final = 5  # whoever has pins to write goes first
 _CHUNK_BYTES: Final = 1 << 16
 _STDERR: Final = 2
 _DONE, _FAILED = b"\x01", b"\x00"

@@ -42,7 +42,7 @@ _ORDER_WAITS_S = 1800.0
 _HOUR_S = 3600.0
 # Of one neighbourhood; three are looked at, and loading OR-Tools takes half a second.
 _SOLVE = Budget(deterministic_s=1.0)
-_SEARCH_WALL_S = 60.0
+_SEARCH_WALL_S = 120.0
 
 
 class Proposer:
