@@ -6,8 +6,9 @@ import numpy as np
 
 from binpack.index import instance_misses, islands, room
 from binpack.index.arrays import Arrays
-from binpack.index.columns import Bools, Ints
+from binpack.index.columns import CLASSIC, SHARING, Bools, Ints
 from binpack.index.eligibility import Eligibility
+from fleet import labels
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
 from fleet.plan import Reason, Shortfall, Unplaced
 from fleet.pod import Pod
@@ -60,14 +61,15 @@ class Misses:
             )
         allowed = len(slots)
         if pod.ask is not None:
-            slots = slots[self._could_ever_hold(pod.ask, slots)]
-            if not len(slots):
+            able = slots[self._could_ever_hold(pod.ask, slots)]
+            if not len(able):
                 return Unplaced(
                     pod_uid=pod.uid,
                     reason=Reason.NO_SUCH_DEVICE,
-                    detail=f"none of {allowed} allowed nodes has {_words(pod.ask)}",
+                    detail=f"none of {allowed} allowed nodes has {_words(pod.ask)}{self._other_kind(pod.ask, slots)}",
                     allowed_nodes=allowed,
                 )
+            slots = able
         if not with_shortfall:
             return Unplaced(pod_uid=pod.uid, reason=Reason.INSUFFICIENT, allowed_nodes=allowed)
         shortfall = self._nearest(pod, slots)
@@ -89,13 +91,32 @@ class Misses:
         arrays = self._arrays
         if ask.kind is AskKind.PARTITION:
             return instance_misses.could_ever_hold(arrays, ask, slots)
+        found: Bools = self._have_devices(ask, slots) & room.takes_kind(arrays, ask, slots)
+        return found & (ask.milli_gpu <= WHOLE_MILLI)
+
+    def _have_devices(self, ask: DeviceAsk, slots: Ints) -> Bools:
+        """Return which nodes have enough healthy devices of the model and memory, whoever may be given them, (n,)."""
+        arrays = self._arrays
         fit = (arrays.healthy[slots] > 0) & room.devices_of_model(arrays, ask, slots)
         total = arrays.total_mib[slots]
         fit &= (total == 0) | (total >= ask.memory_mib)
         if ask.is_one_island:
             fit = islands.roomy(fit, arrays.island[slots], ask.count) if arrays.island is not None else fit & False
-        found: Bools = (fit.sum(axis=1) >= ask.count) & room.takes_kind(arrays, ask, slots)
-        return found & (ask.milli_gpu <= WHOLE_MILLI)
+        found: Bools = fit.sum(axis=1) >= ask.count
+        return found
+
+    def _other_kind(self, ask: DeviceAsk, slots: Ints) -> str:
+        """Return how many nodes have the devices and give them to those alone who ask otherwise; "" = none."""
+        if ask.kind is AskKind.PARTITION:
+            return ""
+        is_classic = ask.kind is AskKind.CLASSIC
+        kept = self._have_devices(ask, slots) & (self._arrays.kind[slots] == (SHARING if is_classic else CLASSIC))
+        if not kept.any():
+            return ""
+        takes = f"set aside for sharing and take no {labels.NVIDIA_GPU}"
+        if not is_classic:
+            takes = f"not set aside for sharing and take {labels.NVIDIA_GPU} alone"
+        return f"; {int(kept.sum())} that have them are {takes}"
 
     def _nearest(self, pod: Pod, slots: Ints) -> Shortfall:
         """Return the node that lacks least: fewest kinds of things, then the smallest part of what is asked."""
@@ -154,6 +175,9 @@ def _amounts(arrays: Arrays, wanted: Resources) -> list[tuple[str, int, Ints]]:
 def _words(ask: DeviceAsk) -> str:
     if ask.kind is AskKind.PARTITION:
         return instance_misses.words(ask)
-    kind = "whole devices" if ask.is_whole else f"devices to share at {ask.milli_gpu} milli-GPU, {ask.memory_mib} MiB"
+    device = "device" if ask.count == 1 else "devices"
+    kind = f"whole {device}"
+    if not ask.is_whole:
+        kind = f"{device} to share at {ask.milli_gpu} milli-GPU, {ask.memory_mib} MiB"
     models = f" of model {' or '.join(ask.models)}" if ask.models else ""
     return f"{ask.count} healthy {kind}{models}{' of one island' if ask.is_one_island else ''}"

@@ -181,6 +181,19 @@ def test_a_request_that_no_device_could_ever_hold_is_no_mere_shortage() -> None:
     assert miss.shortfall == Shortfall(node="n1", missing=(("milli_gpu", 100),))
 
 
+def test_devices_on_nodes_of_the_other_kind_are_told_of() -> None:
+    sharing, classical = [seat(f"s{i}", [1000, 1000]) for i in range(2)], seat("c", [1000], is_sharing=False)
+    text = missed(Index(sharing).place(pod("p", ask=classic(2)))).detail
+    assert text == (
+        "none of 2 allowed nodes has 2 healthy whole devices; "
+        "2 that have them are set aside for sharing and take no nvidia.com/gpu"
+    )
+    text = missed(Index([classical]).place(pod("p", ask=share(100)))).detail
+    assert text.endswith("; 1 that have them are not set aside for sharing and take nvidia.com/gpu alone")
+    for nodes, ask in ((sharing, chosen(3)), (sharing, classic(3)), ([seat("b", [1000], blocked=("x",))], classic(1))):
+        assert ";" not in missed(Index(nodes).place(pod("p", ask=ask))).detail
+
+
 def test_pods_of_a_kind_that_wait_cost_one_explanation_until_something_changes() -> None:
     index = Index([seat("n1", [1000])])
     first = missed(index.place(pod("p", ask=chosen(1), cpu=100)))
