@@ -15,12 +15,14 @@ import argparse
 import json
 import random
 import statistics
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench.measured import commit, machine
 from binpack.arrivals import milli_gpu_of
 from binpack.index import Index
 from binpack.index.mix import mix_of
@@ -52,7 +54,14 @@ def main() -> None:
                     f"{trace:12} {replicas:7}  {row['policy']:7} {row['on_one_node_ratio']:11.2%}"
                     f" {row['largest_part_ratio']:13.2%} {row['unallocated_ratio']:12.2%}"
                 )
-    RESULTS.write_text(json.dumps({"seeds": told.seeds, "rows": rows}, indent=1) + "\n", "utf-8")
+    report = {
+        "command": " ".join(["python -m bench.replicas", *sys.argv[1:]]),
+        "commit": commit(),
+        "machine": machine(),
+        "seeds": told.seeds,
+        "rows": rows,
+    }
+    RESULTS.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
 
 
 def run(trace: str, replicas: int, seed: int, *, is_apart: bool) -> dict[str, float]:
