@@ -13,6 +13,7 @@ import numpy as np
 from binpack.index import Index
 from binpack.index.arrays import Arrays
 from binpack.index.columns import CLASSIC, SHARING, Floats, Ints
+from binpack.repack.claimed import holds_by_claim, with_claims
 from binpack.repack.occupants import COUNTED, Occupants
 from binpack.repack.values import Movable
 from fleet.device import WHOLE_MILLI, AskKind, DeviceAsk
@@ -111,6 +112,11 @@ class Nearest:
             self._device = self._devices(pod.ask)
             nodes += _cheapest(self._device, pod.ask.count)
         nodes[~index.allowed(pod)] = np.inf
+        self._by_claim = np.zeros(len(held.row), np.bool_)
+        if pod.resource_claims and index.desk is not None:
+            self._by_claim = holds_by_claim(occupants, held.row) & np.isfinite(self._cost)
+            slot, cost = self._slot[self._by_claim], self._cost[self._by_claim]
+            nodes = with_claims(pod, index.desk, arrays.name, nodes, slot, cost)
         self._node = nodes
 
     def clearings(self, most: int) -> list[Clearing]:
@@ -129,7 +135,8 @@ class Nearest:
         wanted = 0 if self._pod.ask is None else self._pod.ask.count
         is_needed = np.isfinite(device) & (device <= np.sort(self._device[slot])[: max(1, wanted)][-1]) & (wanted > 0)
         relief = np.maximum(1, self._prices.milli_cpu[self._kind[here]])
-        rate = np.where(is_needed, device, self._cost[here] / relief)
+        is_needed |= self._by_claim[here]
+        rate = np.where(is_needed & np.isfinite(device), device, self._cost[here] / relief)
         ranked = here[np.lexsort((self._cost[here], rate, ~self._is_enough[here], ~is_needed))]
         members = (self._occupants.members[row] for row in dict.fromkeys(self._row[ranked].tolist()))
         return tuple(one for one in members if one is not None)
