@@ -84,6 +84,7 @@ class Pod:
         keeps_still: Its annotations say that nobody may move it (fleet/labels.py, `KEEP_STILL`).
         images: Images of its containers as they are written, sorted; read of gated pods alone.
         has_drawn: Whether it says already how its draw from a warm pool ended (fleet/draw.py); of gated pods alone.
+        is_applied: Whether anybody owns fields of it by server-side apply; read of gated pods alone.
         has_claims: Whether it has claims on devices (DRA).
         resource_claims: Its claims on devices (DRA).
         problems: Why this pod cannot be read (malformed request or record); such a pod is never planned.
@@ -131,6 +132,7 @@ class Pod:
     keeps_still: bool = False
     images: tuple[str, ...] = ()
     has_drawn: bool = False
+    is_applied: bool = False
     has_claims: bool = False
     resource_claims: tuple[PodClaim, ...] = ()
     problems: tuple[str, ...] = ()

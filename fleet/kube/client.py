@@ -230,8 +230,12 @@ class Client:
         return await self.request("PUT", path, body=body, timeout_s=timeout_s, is_fenced=is_fenced)
 
     async def json_patch(self, path: str, body: bytes, *, timeout_s: float | None = None) -> bytes:
-        """Apply a JSON patch; a test that does not hold is Invalid. Not repeated when the answer is lost: re-read."""
-        params = {"fieldManager": labels.FIELD_MANAGER}
+        """Apply a JSON patch; a test that does not hold is Invalid. Not repeated when the answer is lost: re-read.
+
+        The server is told not to look for unknown fields: it would decode everything strictly for warnings that nobody
+        reads.
+        """
+        params = {"fieldManager": labels.FIELD_MANAGER, "fieldValidation": "Ignore"}
         return await self.request("PATCH", path, params=params, body=body, content_type=JSON_PATCH, timeout_s=timeout_s)
 
     async def merge_patch(

@@ -90,6 +90,7 @@ def pod_from(obj: PodObject) -> Pod:
         keeps_still=bool(annotations) and _keeps_still(annotations or {}),
         images=_images(spec) if gates else (),
         has_drawn=bool(gates and annotations and labels.DRAW in annotations),
+        is_applied=bool(gates) and any(one.operation == "Apply" for one in meta.managed_fields or ()),
         has_claims=bool(spec.resource_claims),
         resource_claims=_resource_claims(obj) if spec.resource_claims else (),
         problems=(*problems, record_problem) if record_problem else problems,

@@ -243,10 +243,22 @@ class PodStatusObject(Object):
     resource_claim_statuses: tuple[PodClaimObject, ...] | None = None
 
 
+class ManagerObject(Object):
+    """metadata.managedFields[]: how somebody wrote, not what."""
+
+    operation: str = ""
+
+
+class PodMetaObject(MetaObject):
+    """metadata of a pod."""
+
+    managed_fields: list[ManagerObject] | None = None
+
+
 class PodObject(Object):
     """A v1 Pod."""
 
-    metadata: MetaObject = msgspec.field(default_factory=MetaObject)
+    metadata: PodMetaObject = msgspec.field(default_factory=PodMetaObject)
     spec: PodSpecObject = msgspec.field(default_factory=PodSpecObject)
     status: PodStatusObject | None = None
 

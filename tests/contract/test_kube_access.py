@@ -108,6 +108,20 @@ async def test_a_pin_is_taken_whatever_affinity_a_pod_has(client, namespace, aff
         await client.json_patch(paths.pod(namespace, "p"), patch)
 
 
+async def test_a_pin_ends_the_record_of_managers_and_leaves_what_was_applied(client, namespace):
+    path, applied = paths.pod(namespace, "applied"), {"apiVersion": "v1", "kind": "Pod"} | a_pod("applied")
+    pods = [await create(client, namespace, a_pod("p")), read(await client.apply(path, json.dumps(applied).encode()))]
+    for pod in pods:
+        await client.json_patch(paths.pod(namespace, pod.name), pin_patch(pod, BERTH))
+    p, applied = [json.loads(await client.get(paths.pod(namespace, pod.name))) for pod in pods]
+    assert "managedFields" not in p["metadata"]
+    assert {one["operation"] for one in applied["metadata"]["managedFields"]} == {"Apply", "Update"}
+    # Whoever applies the first one later finds every field owned by somebody, as always.
+    theirs = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": {labels.PINNED: "elsewhere"}}}
+    with pytest.raises(Conflict):
+        await client.apply(paths.pod(namespace, "p"), json.dumps(theirs).encode(), force=False)
+
+
 async def test_annotations_that_came_meanwhile_are_not_lost(client, namespace):
     pod = await create(client, namespace, a_pod("p"))
     path = paths.pod(namespace, "p")

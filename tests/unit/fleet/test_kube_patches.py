@@ -106,6 +106,23 @@ def test_a_pin_names_the_node_in_every_term_and_touches_nothing_else(obj):
         assert after["spec"]["affinity"].get("podAntiAffinity") == obj["spec"]["affinity"].get("podAntiAffinity")
 
 
+UPDATED = {"manager": "kube-controller-manager", "operation": "Update", "fieldsV1": {"f:spec": {}}}
+
+
+@pytest.mark.parametrize(
+    ("managers", "kept"),
+    [
+        (None, [{}]),
+        ([UPDATED], [{}]),
+        ([UPDATED, UPDATED | {"operation": "Apply"}], [UPDATED, UPDATED | {"operation": "Apply"}]),
+    ],
+)
+def test_a_pin_ends_the_record_of_managers_unless_somebody_applied_the_pod(managers, kept):
+    meta = {"name": "p", "uid": "u-1"} | ({"managedFields": managers} if managers else {})
+    obj = {"metadata": meta, "spec": {"schedulingGates": [{"name": labels.PLAN_GATE}]}}
+    assert apply(obj, pin_patch(read(obj), BERTH))["metadata"]["managedFields"] == kept
+
+
 @given(obj=PODS)
 def test_other_patches_change_only_what_they_say(obj):
     candidates = (Berth(node="n1", devices=("1",)), Berth(node="n2"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fleet.errors import DecodeError
 from fleet.kube import wire
-from fleet.kube.objects import MetaObject, PodObject
+from fleet.kube.objects import MetaObject, PodMetaObject, PodObject
 from fleet.kube.wire import Bookmark, Deleted, EventParser, Failed, ListParser, Unreadable, Upserted
 
 # Strings that look like the borders the parser cuts at.
@@ -173,7 +173,7 @@ def test_a_deletion_needs_no_readable_content():
     broken["spec"]["containers"] = "none"
     (event,) = EventParser(PodObject).feed(line("DELETED", broken))
     assert isinstance(event, Deleted)
-    assert event.object.metadata == MetaObject(namespace="ns", name="bad", uid="uid-bad")
+    assert event.object.metadata == PodMetaObject(namespace="ns", name="bad", uid="uid-bad")
 
 
 def test_an_unknown_kind_of_event_is_skipped():
