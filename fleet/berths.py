@@ -91,12 +91,12 @@ def parse_partition(text: str) -> Partition:
 
 
 def format_candidates(candidates: Iterable[Berth]) -> str:
-    """Return the text of the candidates annotation, best first.
+    """Return the text of the candidates annotation, best first; devices of resource claims stand in the claims.
 
     Raises:
         DecodeError: No candidate, a node twice, or a name that could not be read back.
     """
-    wanted = tuple(candidates)
+    wanted = tuple(Berth(node=berth.node, devices=berth.devices) for berth in candidates)
     text = ";".join(
         f"{berth.node}={format_devices(berth.devices)}" if berth.devices else berth.node for berth in wanted
     )

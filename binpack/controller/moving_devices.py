@@ -6,6 +6,8 @@ devices they are to have is worked out from these; after a restart as well, sinc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from binpack.dra.desk import Desk
 from binpack.dra.floor import Floor
 from binpack.dra.wishes import Pending
@@ -13,6 +15,7 @@ from binpack.ledger import Ledger
 from binpack.moving import afresh
 from binpack.moving_seats import seat_key
 from fleet.dra import ClaimChoice
+from fleet.plan import Placement, Plan
 from fleet.pod import Berth, Pod
 
 
@@ -40,13 +43,16 @@ class Devices:
             self._let_go(uid)
 
     def given(self, successor: Pod, old: Pod) -> tuple[ClaimChoice, ...] | None:
-        """Return devices for the successor's claims, no longer kept; None where there are none, or no claims yet."""
+        """Return devices for the successor's claims, verified, no longer kept; None = none, or no claims yet."""
         if old.moving_to is None:
             return None
         found = self.choices(successor, old.moving_to, old.uid)
-        if found is not None and old.uid in self._kept:
-            self._let_go(old.uid)
-        return found
+        if found is None:
+            return None
+        self._let_go(old.uid)
+        placement = Placement(pod_uid=successor.uid, berth=replace(old.moving_to, choices=found))
+        wrong = self._desk.violations(Plan(placements=(placement,)), [successor])
+        return None if wrong else found
 
     def choices(self, pod: Pod, berth: Berth, old: str = "") -> tuple[ClaimChoice, ...] | None:
         """Return devices for a pod's claims on a node beside all that are held; None where there are none.

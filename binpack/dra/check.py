@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from fleet import labels
 from fleet.dra import (
     Allocation,
     ClaimChoice,
@@ -83,6 +84,7 @@ def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple
         if uid not in by_uid:
             audit.keep(result for choice in others for result in choice.allocation.results)
     names = {(claim.namespace, claim.name): claim.uid for claim in claims.values()}
+    recorded = {(one.berth.node, name) for one in plan.placements for name in one.berth.devices}
     found: list[Violation] = []
     for placement in plan.placements:
         pod = by_uid.get(placement.pod_uid)
@@ -92,6 +94,8 @@ def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple
         rules: list[str] = []
         for choice in placement.berth.choices:
             rules += audit.give(choice.claim_uid, choice.allocation, node, node_labels.get(node, {}))
+            cards = {(node, one.device) for one in choice.allocation.results if _is_card(one)}
+            rules += [] if cards.isdisjoint(recorded) else [DeviceRule.DEVICE_HELD]
         for one in pod.resource_claims:
             uid = names.get((pod.namespace, one.claim), "")
             if not one.is_none:
@@ -263,6 +267,11 @@ class _Audit:
         if any(result.is_admin != way.is_admin for result in results):
             return False
         return len(results) >= 1 if way.count == 0 else len(results) == way.count
+
+
+def _is_card(result: DeviceResult) -> bool:
+    """Return True for a GPU that pods may hold by their records as well, under the same name."""
+    return result.driver.startswith(labels.DRA_GPU_DRIVERS) and not result.is_admin
 
 
 def _is_meant(rule: TaintRule, result: DeviceResult) -> bool:

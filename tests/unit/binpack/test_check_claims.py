@@ -120,3 +120,44 @@ def test_claims_of_one_plan_count_against_each_other() -> None:
     plan = Plan(placements=(Placement(pod_uid="p", berth=first), Placement(pod_uid="q", berth=second)))
     found = check_claims(plan, [a_claimant("p", "c"), a_claimant("q", "d")], published)
     assert [(one.pod_uid, one.rule) for one in found] == [("q", DeviceRule.DEVICE_HELD)]
+
+
+def test_a_card_that_the_plan_gives_by_record_is_no_claims() -> None:
+    card = replace(result("card"), driver="gpu.example.com")
+    published = Published(
+        claims={"c": ONE},
+        slices=[a_slice("n", [a_device("card")], driver="gpu.example.com")],
+        classes={CLASS: DeviceClass(name=CLASS)},
+        node_labels={"n": {}},
+    )
+    claimed = Berth(node="n", choices=(ClaimChoice(claim_uid="c", allocation=Allocation(results=(card,))),))
+    for name, rules in (("card", {DeviceRule.DEVICE_HELD}), ("other", set())):
+        recorded = Placement(pod_uid="q", berth=Berth(node="n", devices=(name,)))
+        plan = Plan(placements=(Placement(pod_uid="p", berth=claimed), recorded))
+        assert {one.rule for one in check_claims(plan, [a_claimant("p", "c"), a_claimant("q")], published)} == rules
+
+
+@pytest.mark.parametrize(
+    ("rule", "claim", "results", "kept"),
+    [
+        (DeviceRule.DEVICE_KEPT, ONE, [result("plain")], [result("plain")]),
+        (None, ONE, [result("plain")], [result("other")]),
+        (None, ONE, [result("plain")], [result("plain", is_admin=True)]),
+        (None, ONE, [part(4)], [part(6, "x")]),
+        (DeviceRule.CAPACITY, ONE, [part(5)], [part(6, "x")]),
+        (DeviceRule.COUNTERS, ONE, [result("most")], [result("half")]),
+    ],
+)
+def test_what_is_kept_for_a_seat_counts_against_everybody_else(rule, claim, results, kept) -> None:
+    seat = ClaimChoice(claim_uid="k", allocation=Allocation(results=tuple(kept)))
+    published = Published(
+        claims={"c": claim},
+        slices=[a_slice("n", DEVICES, counters=CARD)],
+        classes={CLASS: DeviceClass(name=CLASS)},
+        node_labels={"n": {}},
+        kept={"seated": [seat]},
+    )
+    choice = ClaimChoice(claim_uid="c", allocation=Allocation(results=tuple(results), terms=HERE))
+    plan = Plan(placements=(Placement(pod_uid="p", berth=Berth(node="n", choices=(choice,))),))
+    found = {one.rule for one in check_claims(plan, [a_claimant("p", "c")], published)}
+    assert found == ({rule} if rule is not None else set())

@@ -202,11 +202,11 @@ def test_a_pods_claims_are_named_by_spec_or_status() -> None:
     pod = pod_from(
         read({"metadata": {"name": "p"}, "spec": spec, "status": {"resourceClaimStatuses": statuses}}, PodObject)
     )
-    assert [(one.name, one.claim, one.is_none) for one in pod.resource_claims] == [
-        ("own", "mine", False),
-        ("made", "p-made-x1", False),
-        ("coming", "", False),
-        ("none", "", True),
+    assert [(one.name, one.claim, one.is_none, one.template) for one in pod.resource_claims] == [
+        ("own", "mine", False, ""),
+        ("made", "p-made-x1", False, "t"),
+        ("coming", "", False, "t"),
+        ("none", "", True, "t"),
     ]
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.berths import format_candidates, format_devices, parse_candidates, parse_devices
+from fleet.dra import Allocation, ClaimChoice
 from fleet.errors import DecodeError
 from fleet.pod import Berth
 
@@ -69,3 +70,8 @@ def test_known_forms():
     assert parse_candidates("n1=0,3;n2") == (Berth(node="n1", devices=("0", "3")), Berth(node="n2"))
     gpu = "GPU-5a1b2c3d-0000-1111-2222-333344445555"
     assert parse_candidates(f"n.example={gpu}") == (Berth(node="n.example", devices=(gpu,)),)
+
+
+def test_devices_of_resource_claims_are_no_part_of_the_text():
+    choice = ClaimChoice(claim_uid="c", allocation=Allocation())
+    assert format_candidates([Berth(node="n1", choices=(choice,)), Berth(node="n2", devices=("0",))]) == "n1;n2=0"
