@@ -35,10 +35,11 @@ def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
     cluster = start_cluster(
         "manifests", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
     )
-    for name in ("plain", "managed"):
+    for name in ("plain", "managed", "declined"):
         kubectl(cluster, "create", "namespace", name)
     kubectl(cluster, "label", "namespace", "managed", f"{labels.MANAGED_LABEL}=true")
-    for name in ("plain", "managed", "kube-system", labels.NAMESPACE):
+    kubectl(cluster, "label", "namespace", "declined", f"{labels.MANAGED_LABEL}=false")
+    for name in ("plain", "managed", "declined", "kube-system", labels.NAMESPACE):
         kubectl(cluster, "-n", name, "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
     yield cluster
     cluster.down()
@@ -132,12 +133,17 @@ def test_our_own_pods_are_admitted_and_not_gated(cluster: Cluster) -> None:
         ("managed", a_pod(), "berthmaster", [GATE]),
         ("managed", a_pod(schedulerName="berthmaster"), "berthmaster", [GATE]),
         ("managed", a_pod(schedulerName="other"), "other", None),
+        ("declined", a_pod(schedulerName="berthmaster"), "berthmaster", [GATE]),
+        ("declined", a_pod(), "default-scheduler", None),
         # Nobody's gate is lost, and ours is never there twice.
         ("plain", a_pod(schedulerName="berthmaster", schedulingGates=[GATE]), "berthmaster", [GATE]),
+        ("managed", a_pod(schedulerName="berthmaster", schedulingGates=[GATE]), "berthmaster", [GATE]),
+        ("managed", a_pod(schedulingGates=[GATE]), "berthmaster", [GATE]),
         ("managed", a_pod(schedulingGates=[GATE, {"name": "x"}]), "berthmaster", [GATE, {"name": "x"}]),
         ("managed", a_pod(schedulingGates=[{"name": "x"}]), "berthmaster", [{"name": "x"}, GATE]),
         # Pods with a node, DaemonSets' pods, and what the gate's removal depends on.
         ("managed", a_pod(nodeName="n"), "default-scheduler", None),
+        ("managed", a_pod(schedulerName="berthmaster", nodeName="n"), "berthmaster", None),
         ("plain", a_pod(schedulerName="berthmaster", nodeName="n"), "berthmaster", None),
         ("managed", a_pod(owner=DAEMONSET), "default-scheduler", None),
         ("plain", a_pod(owner=DAEMONSET, schedulerName="berthmaster"), "berthmaster", None),

@@ -111,13 +111,26 @@ def test_policies_have_the_names_that_uninstall_removes():
 
 @pytest.mark.parametrize("obj", of_kind("MutatingAdmissionPolicy"))
 def test_gating_spares_what_it_depends_on(obj):
-    (excluded,) = obj["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    excluded, *_ = obj["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
     assert (excluded["key"], excluded["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
     assert set(excluded["values"]) == {"kube-system", labels.NAMESPACE}
     (rule,) = obj["spec"]["matchConstraints"]["resourceRules"]
     assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
     # A JSON patch ran twice under reinvocation; an apply configuration merges.
     assert [mutation["patchType"] for mutation in obj["spec"]["mutations"]] == ["ApplyConfiguration"]
+
+
+def test_each_namespace_is_selected_by_exactly_one_gating_policy():
+    managed, others = (
+        next(
+            obj for obj in (one.values[0] for one in of_kind("MutatingAdmissionPolicy")) if obj["metadata"]["name"] == n
+        )
+        for n in ("berthmaster-gate-namespace", "berthmaster-gate")
+    )
+    selected = managed["spec"]["matchConstraints"]["namespaceSelector"]["matchLabels"]
+    *_, declined = others["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
+    assert selected == {labels.MANAGED_LABEL: "true"}
+    assert declined == {"key": labels.MANAGED_LABEL, "operator": "NotIn", "values": ["true"]}
 
 
 @pytest.mark.parametrize("obj", of_kind("Deployment"))
