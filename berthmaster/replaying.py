@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fleet.condition import stamp
 from fleet.errors import BerthmasterError
 from scaler.decision import Reason
 from scaler.replay import Replay
@@ -62,7 +62,7 @@ def part(history: History, from_s: float | None, to_s: float | None) -> History:
     last = length if to_s is None else min(length, round(to_s - history.from_s))
     first = 0 if from_s is None else max(0, round(from_s - history.from_s))
     if last <= first:
-        held = f"; what is kept is {_utc(history.from_s)} to {_utc(history.from_s + length)}" if length else ""
+        held = f"; what is kept is {stamp(history.from_s)} to {stamp(history.from_s + length)}" if length else ""
         raise BerthmasterError(f"nothing was recorded between these moments{held}")
     kept = history.decisions["at_s"] <= history.from_s + last
     return History(
@@ -71,10 +71,6 @@ def part(history: History, from_s: float | None, to_s: float | None) -> History:
         decisions={name: column[kept] for name, column in history.decisions.items()},
         reasons=tuple(reason for reason, is_kept in zip(history.reasons, kept, strict=True) if is_kept),
     )
-
-
-def _utc(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moves_of(history: History, from_s: float) -> tuple[Move, ...]:

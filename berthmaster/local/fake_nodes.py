@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from berthmaster.local.progress import Tell
 from fleet import labels
 from fleet.clock import SystemClock
+from fleet.condition import stamp
 from fleet.device import Device
 from fleet.errors import Conflict, LocalClusterError
 from fleet.kube import paths
@@ -214,7 +214,7 @@ def _amounts(resources: Resources, gpus: int) -> dict[str, str]:
 
 
 def _conditions(now_s: float) -> list[dict[str, str]]:
-    now = datetime.datetime.fromtimestamp(now_s, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = stamp(now_s)
     return [
         {
             "type": kind,

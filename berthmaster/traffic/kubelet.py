@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from berthmaster.traffic.objects import ServedPod, running
 from berthmaster.traffic.process import ReplicaProcess
 from berthmaster.traffic.slots import SlotKeeper
 from fleet.clock import Clock
+from fleet.condition import stamp
 from fleet.errors import ApiError, DecodeError, LocalClusterError, NotFound
 from fleet.kube import paths
 from fleet.kube.client import Client
@@ -173,7 +173,7 @@ class Kubelet:
     async def _tell(self, held: _Held, *, is_ready: bool) -> bool:
         assert held.process is not None
         meta = held.pod.metadata
-        at = datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = stamp(self._clock.now_s())
         try:
             await self._client.merge_patch(
                 paths.pod(meta.namespace, meta.name, "status"),

@@ -7,7 +7,6 @@ When the pod goes, the cluster's own controller drops the reservation and with i
 
 from __future__ import annotations
 
-import datetime
 import logging
 from collections.abc import Awaitable, Iterable
 
@@ -17,6 +16,7 @@ from binpack.controller.writer import Outcome
 from binpack.dra.desk import Desk
 from fleet import labels
 from fleet.clock import Clock
+from fleet.condition import stamp
 from fleet.dra import Allocation, ClaimChoice, Reserver, ResourceClaim
 from fleet.errors import ApiError, Conflict, Invalid, NotFound, NotLeading
 from fleet.kube import paths
@@ -166,8 +166,7 @@ class Allotter:
             await self._clock.sleep(_ECHO_POLL_S)
 
     def _at(self) -> str:
-        moment = datetime.datetime.fromtimestamp(self._clock.now_s(), datetime.UTC)
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return stamp(self._clock.now_s())
 
 
 def has_these(claim: ResourceClaim, choice: ClaimChoice) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.world import World
 from binpack.controller.writer import Outcome, PodWriter
 from fleet.clock import Clock
+from fleet.condition import stamp
 from fleet.kube.events import EventRecorder
 from fleet.pod import Pod
 
@@ -49,7 +49,7 @@ class Evictor:
         note = f"makes room for {preemptor.key} of priority {preemptor.priority} {where}"
         outcome, detail = await guarded(self._writer.evict(victim), victim, self._metrics)
         if outcome is Outcome.REFUSED and self._may_break:
-            at = datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            at = stamp(self._clock.now_s())
             call = self._writer.disrupt(victim, message=note, at=at)
             outcome, detail = await guarded(call, victim, self._metrics)
         self._metrics.evictions.labels(outcome.value).inc()

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 from binpack.controller.writer import Outcome, PodWriter
 from fleet.clock import Clock
+from fleet.condition import stamp
 from fleet.kube.events import EventRecorder
 from fleet.pod import Pod
 
@@ -115,7 +115,7 @@ class Speaker:
             status=word.status,
             reason=word.reason,
             message=word.text,
-            at=self._now_text(),
+            at=stamp(self._clock.now_s()),
             notes=word.notes,
         )
         if outcome in (Outcome.FAILED, Outcome.NOT_LEADING):
@@ -138,6 +138,3 @@ class Speaker:
             del self._resting[uid]
             self._words.setdefault(uid, word)
             self._something.set()
-
-    def _now_text(self) -> str:
-        return datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

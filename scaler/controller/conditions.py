@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleet.condition import LONGEST_TEXT, Condition
 from scaler.controller.endpoint import Endpoint
 from scaler.controller.world import Autoscaler, Claim
 from scaler.decision import Reason
 from scaler.policy import Mode
 
 READY, VALID, TARGET, SIGNALS = "Ready", "Valid", "TargetReady", "SignalsKnown"
-LONGEST_TEXT = 1024
 _BLIND = frozenset({Reason.NO_DATA, Reason.PARTIAL_DATA})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """One condition without its time."""
-
-    kind: str
-    holds: bool | None
-    reason: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,14 @@ import base64
 import binascii
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from fleet import labels
-from scaler.controller.conditions import LONGEST_TEXT, Condition, Picture, conditions_of
+from fleet.condition import LONGEST_TEXT, dated, stamp
+from scaler.controller.conditions import Picture, conditions_of
 from scaler.controller.endpoint import Endpoint
 from scaler.controller.facts import Kept
 from scaler.controller.objects import ToldObject
-from scaler.controller.world import Autoscaler
 from scaler.decision import Need
 from scaler.forecast.outlook import as_status
 
@@ -33,7 +32,7 @@ def status_of(picture: Picture, *, now_s: float, wall_s: float, forecast: str = 
     autoscaler, endpoint = picture.autoscaler, picture.endpoint
     status: dict[str, Any] = {
         "observedGeneration": autoscaler.generation,
-        "conditions": _dated(conditions_of(picture), autoscaler, wall_s),
+        "conditions": dated(conditions_of(picture), autoscaler.told.conditions or (), autoscaler.generation, wall_s),
     }
     if endpoint is None:
         return status
@@ -113,31 +112,6 @@ def annotations_of(endpoint: Endpoint) -> dict[str, str | None]:
         labels.CONCURRENCY_LIMIT: None if sizing.slots is None else str(max(1, math.floor(sizing.slots + 1e-9))),
         labels.CANARY_REPLICA: endpoint.servers.get(canary, canary) if canary else None,
     }
-
-
-def stamp(epoch_s: float) -> str:
-    """Return a time as the API writes it."""
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _dated(conditions: Sequence[Condition], autoscaler: Autoscaler, wall_s: float) -> list[dict[str, Any]]:
-    before = {one.type: one for one in autoscaler.told.conditions or ()}
-    told = []
-    for condition in conditions:
-        status = {True: "True", False: "False", None: "Unknown"}[condition.holds]
-        known = before.get(condition.kind)
-        since = known.last_transition_time if known is not None and known.status == status else None
-        told.append(
-            {
-                "type": condition.kind,
-                "status": status,
-                "reason": condition.reason,
-                "message": condition.text,
-                "lastTransitionTime": since or stamp(wall_s),
-                "observedGeneration": autoscaler.generation,
-            }
-        )
-    return told
 
 
 def _load(endpoint: Endpoint) -> dict[str, Any]:

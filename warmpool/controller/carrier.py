@@ -10,12 +10,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import msgspec
 
 from fleet.claim import unclaim_patch
 from fleet.clock import Clock
+from fleet.condition import stamp
 from fleet.errors import ApiError, Conflict, Invalid, NotFound, NotLeading
 from fleet.kube import paths
 from fleet.kube.client import Client
@@ -153,7 +153,7 @@ class Carrier:
             case Tell():
                 await self._client.merge_patch(
                     f"{paths.node(action.node)}/status",
-                    tell_patch(action, self._stamp()),
+                    tell_patch(action, stamp(self._clock.now_s())),
                     strategic=True,
                     timeout_s=_CALL_S,
                 )
@@ -251,6 +251,3 @@ class Carrier:
             return True
         listed = _pods(await self._client.get(paths.PODS, {"fieldSelector": f"spec.nodeName={node}"}))
         return bool(users(listed.items))
-
-    def _stamp(self) -> str:
-        return datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleet.condition import LONGEST_TEXT, Condition
 from warmpool.controller.agents import Agent
 from warmpool.controller.book import Book
 from warmpool.controller.world import Pool
@@ -12,18 +13,7 @@ from warmpool.values import Mode
 
 READY, VALID, PROVIDER = "Ready", "Valid", "ProviderReady"
 CAPACITY, AGENTS, PULLING, INFORMED = "CapacityAvailable", "AgentsTolerate", "ImagesPullable", "HistorySuffices"
-LONGEST_TEXT = 1024
 _MOST_NAMED = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """One condition without its time."""
-
-    kind: str
-    holds: bool | None
-    reason: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from fleet.condition import LONGEST_TEXT, dated, stamp
 from warmpool.controller.book import Book, by_state
-from warmpool.controller.conditions import LONGEST_TEXT, Condition, Picture, conditions_of
+from warmpool.controller.conditions import Picture, conditions_of
 from warmpool.controller.ledger import DAY_HOURS, HOUR_S, Sums
-from warmpool.controller.objects import ToldPoolObject
 from warmpool.nodes.reconcile import PoolPlan
 from warmpool.sizing import Size
 from warmpool.values import HitRate, Mode, NodeState, PoolSpec
@@ -29,7 +28,7 @@ def status_of(picture: Picture, *, wall_s: float, sized_wall_s: float | None = N
     pool, book = picture.pool, picture.book
     status: dict[str, Any] = {
         "observedGeneration": pool.generation,
-        "conditions": _dated(conditions_of(picture), pool.told, pool.generation, wall_s),
+        "conditions": dated(conditions_of(picture), pool.told.conditions or (), pool.generation, wall_s),
     }
     if book is None:
         return status
@@ -65,11 +64,6 @@ def counts_of(book: Book) -> dict[str, Any]:
         "nodes": len(book.nodes) - counts.get(NodeState.RELEASED, 0),
         "position": plan.position if plan else None,
     }
-
-
-def stamp(epoch_s: float) -> str:
-    """Return a time as the API writes it."""
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _size(size: Size, wall_s: float) -> dict[str, Any]:
@@ -162,28 +156,6 @@ def _idle(sums: Sums, day: Sums, hour_cost: float) -> dict[str, Any]:
         "dayNodeHours": _short(day_hours),
         "dayCost": _short(day_hours * hour_cost) if hour_cost else None,
     }
-
-
-def _dated(
-    conditions: Sequence[Condition], told: ToldPoolObject, generation: int, wall_s: float
-) -> list[dict[str, Any]]:
-    before = {one.type: one for one in told.conditions or ()}
-    found = []
-    for condition in conditions:
-        status = {True: "True", False: "False", None: "Unknown"}[condition.holds]
-        known = before.get(condition.kind)
-        since = known.last_transition_time if known is not None and known.status == status else None
-        found.append(
-            {
-                "type": condition.kind,
-                "status": status,
-                "reason": condition.reason,
-                "message": condition.text,
-                "lastTransitionTime": since or stamp(wall_s),
-                "observedGeneration": generation,
-            }
-        )
-    return found
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
