@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from berthmaster.autoscaler_object import Autoscaler, seconds_of
-from berthmaster.autoscaler_words import age, number
+from berthmaster.autoscaler_words import number
+from berthmaster.row_table import age_cell, reason_cell, row_table
 
 # The scaler tells a steady endpoint's status again at least once a minute; older than three is nobody's word any more.
 _OLD_S = 180.0
@@ -52,19 +53,8 @@ def rows(autoscalers: Sequence[Autoscaler], now_s: float) -> tuple[AutoscalerRow
 def table(shown: Sequence[AutoscalerRow], most: int) -> Table:
     """Return the first `most` rows as a table; its caption tells how many more there are."""
     words = ("ready", "starting", "desired", "in flight", "queued", "requests/s", "per replica", "limit", "sure")
-    made = Table(
-        Column("autoscaler", overflow="fold"),
-        *(Column(word, justify="right") for word in words),
-        *("replicas because", "per replica because"),
-        Column("age", justify="right"),
-        box=None,
-        header_style="bold",
-        caption=f"and {len(shown) - most} more" if len(shown) > most else None,
-        caption_justify="left",
-    )
-    for row in shown[:most]:
-        made.add_row(*_cells(row), style="" if row.is_well else "yellow")
-    return made
+    found = [(_cells(row), row.is_well) for row in shown]
+    return row_table("autoscaler", words, ("replicas because", "per replica because"), found, most)
 
 
 def _row(autoscaler: Autoscaler, now_s: float) -> AutoscalerRow:
@@ -98,15 +88,11 @@ def _order(row: AutoscalerRow) -> tuple[bool, bool, bool, str]:
 def _cells(row: AutoscalerRow) -> tuple[str, ...]:
     counts = (row.ready, row.starting, row.desired, row.in_flight, row.queued, row.rate_rps, row.target, row.limit)
     sure = "-" if row.confidence_ratio is None else f"{row.confidence_ratio:.0%}"
-    reason = row.reason or "-"
-    told = escape(reason if row.mode == "act" else f"{reason} ({row.mode})")
-    old = row.age_s is not None and row.age_s > _OLD_S
-    shown_age = f"[red]{age(row.age_s)}[/]" if old else age(row.age_s)
     return (
         escape(row.autoscaler),
         *(number(count) for count in counts),
         sure,
-        told,
+        reason_cell(row.reason, row.mode),
         escape(row.lesson) or "-",
-        shown_age,
+        age_cell(row.age_s, _OLD_S),
     )

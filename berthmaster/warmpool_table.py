@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from berthmaster.autoscaler_object import seconds_of
-from berthmaster.autoscaler_words import age, number
+from berthmaster.autoscaler_words import number
+from berthmaster.row_table import age_cell, reason_cell, row_table
 from berthmaster.warmpool_object import WarmPool
 
 _OLD_S = 300.0
@@ -53,19 +54,8 @@ def pool_rows(pools: Sequence[WarmPool], now_s: float) -> tuple[PoolRow, ...]:
 def pool_table(shown: Sequence[PoolRow], most: int) -> Table:
     """Return the first `most` rows as a table; its caption tells how many more there are."""
     words = ("wanted", "warm", "coming", "claimed", "serving", "draws", "hits", "goal", "idle h/day", "cost/day")
-    made = Table(
-        Column("warm pool", overflow="fold"),
-        *(Column(word, justify="right") for word in words),
-        *("wanted because", "plan"),
-        Column("age", justify="right"),
-        box=None,
-        header_style="bold",
-        caption=f"and {len(shown) - most} more" if len(shown) > most else None,
-        caption_justify="left",
-    )
-    for row in shown[:most]:
-        made.add_row(*_cells(row), style="" if row.is_well else "yellow")
-    return made
+    found = [(_cells(row), row.is_well) for row in shown]
+    return row_table("warm pool", words, ("wanted because", "plan"), found, most)
 
 
 def _row(pool: WarmPool, now_s: float) -> PoolRow:
@@ -101,16 +91,13 @@ def _order(row: PoolRow) -> tuple[bool, bool, str]:
 def _cells(row: PoolRow) -> tuple[str, ...]:
     counts = (row.wanted, row.warm, row.coming, row.claimed, row.serving, row.draws)
     ratios = ("-" if ratio is None else f"{ratio:.1%}" for ratio in (row.hit_ratio, row.goal_ratio))
-    reason = row.reason or "-"
-    old = row.age_s is not None and row.age_s > _OLD_S
-    shown_age = f"[red]{age(row.age_s)}[/]" if old else age(row.age_s)
     return (
         escape(row.pool),
         *(number(count) for count in counts),
         *ratios,
         number(row.idle_hours),
         number(row.idle_cost),
-        escape(reason if row.mode == "act" else f"{reason} ({row.mode})"),
+        reason_cell(row.reason, row.mode),
         escape(row.plan) or "-",
-        shown_age,
+        age_cell(row.age_s, _OLD_S),
     )
