@@ -12,7 +12,7 @@ from binpack.config import MovesSettings
 from binpack.controller.aside import Lost, aside
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
-from binpack.controller.proposer import Proposer
+from binpack.controller.proposer import Proposer, _encoder, _plans
 from binpack.controller.rolls import call_rolls
 from binpack.controller.waiting import WaitingRoom
 from binpack.controller.world import World
@@ -20,10 +20,13 @@ from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.relocation.record import WayKind, format_way
 from binpack.relocation.ways import Scaler, Workload
+from binpack.repack.values import Move, MovePlan, MoveReason, Verdict
 from fleet.budget import DisruptionBudget
 from fleet.company import Selector
+from fleet.constraints import NodeTerm, Requirement
+from fleet.dra import Allocation, ClaimChoice, Config, DeviceResult, DeviceToleration
 from fleet.plan import Reason, Unplaced
-from fleet.pod import Owner
+from fleet.pod import Berth, Owner
 from tests.support.builders import a_node, a_pod
 from tests.support.clock import ManualClock
 
@@ -399,3 +402,22 @@ def test_a_reason_to_wait_that_is_no_lack_of_room_moves_nobody():
     yard.see(pod)
     yard.world.wait(Unplaced(pod_uid=pod.uid, reason=Reason.MALFORMED))
     assert not yard.world.waiting_for_room()
+
+
+def test_a_plan_with_devices_for_claims_comes_back_from_the_search_as_it_was():
+    result = DeviceResult(
+        request="gpu",
+        driver="gpu.example.com",
+        pool="n1",
+        device="gpu-0",
+        consumed=(("memory", 2**30),),
+        tolerations=(DeviceToleration(key="k", operator="Exists"),),
+    )
+    config = Config(requests=("gpu",), opaque=b"{}")
+    terms = (NodeTerm(fields=(Requirement(key="metadata.name", operator="In", values=("n1",)),)),)
+    allocation = Allocation(results=(result,), terms=terms, class_configs=(config,))
+    target = Berth(node="n1", devices=("0",), choices=(ClaimChoice(claim_uid="c", allocation=allocation),))
+    move = Move(pod_uid="a", source=Berth(node="n0"), target=target, reason=MoveReason.MAKES_ROOM, gain_milli=-1.5)
+    left_out = Unplaced(pod_uid="b", reason=Reason.INSUFFICIENT, allowed_nodes=3)
+    plan = MovePlan(verdict=Verdict.PARTLY, moves=(move,), unplaced=(left_out,), objective=3.0, bound=1.0)
+    assert _plans.decode(_encoder.encode(plan)) == plan
