@@ -13,7 +13,6 @@ from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
 from binpack.dra.desk import Desk
 from binpack.dra.floor import Floor
-from binpack.gangs.apart import shaken_by
 from binpack.gangs.place import Effort, Refusal, place
 from binpack.gangs.roll import Key
 from binpack.preemption.choice import BudgetsOf
@@ -99,11 +98,6 @@ def plan_gang(world: World, unit: Sequence[Pod]) -> tuple[tuple[Placement, ...] 
     plan = Plan(placements=answer)
     wrong = check(states, unit, plan, together=[{pod.uid for pod in unit}], register=world.register)
     wrong += world.desk.violations(plan, unit)
-    by_uid = {pod.uid: pod for pod in unit}
-    broken = shaken_by(world.company, [(by_uid[one.pod_uid], one.berth.node) for one in answer])
-    if broken:
-        text = f"the topology spread of {broken[0].name} would not hold beside the others, whoever came first"
-        return _refused(unit, Reason.GANG_DOES_NOT_FIT, text), wrong
     if not wrong:
         return answer, ()
     text = f"no way was found that holds: {wrong[0].rule}"

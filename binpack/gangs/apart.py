@@ -1,4 +1,4 @@
-"""Whether the topology spreads of pods that come together hold with all of them there. Pure."""
+"""Whether the rules between pods that come together hold with all of them there. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,32 @@ def shaken(company: Company, placed: Iterable[tuple[Pod, str]]) -> list[Pod]:
     return [pod for pod, node in placed if _has_hard_spread(pod) and not _holds(company, pod, node)]
 
 
-def shaken_by(company: Company, placed: Iterable[tuple[Pod, str]]) -> list[Pod]:
-    """Return what `shaken` does of pods that are not counted anywhere yet."""
-    pods = list(placed)
-    if not any(_has_hard_spread(pod) for pod, _ in pods):
-        return []
-    for pod, node in pods:
+def misfit(company: Company, placed: Iterable[tuple[Pod, str]]) -> Pod | None:
+    """Return a pod that a rule between pods keeps from its node beside the others; None = all may come.
+
+    None of them is counted anywhere yet. One that must join another may come after it.
+    """
+    waiting, there = list(placed), list[tuple[Pod, str]]()
+    if not any(company.is_involved(pod) for pod, _ in waiting):
+        return None
+    try:
+        while waiting:
+            welcome = [one for one in waiting if _enters(company, *one)]
+            if not welcome:
+                return waiting[0][0]
+            there += welcome
+            waiting = [one for one in waiting if one not in welcome]
+        return next(iter(shaken(company, there)), None)
+    finally:
+        for pod, node in there:
+            company.leave(pod, node)
+
+
+def _enters(company: Company, pod: Pod, node: str) -> bool:
+    is_allowed = company.allows(pod, node)
+    if is_allowed:
         company.enter(pod, node)
-    found = shaken(company, pods)
-    for pod, node in pods:
-        company.leave(pod, node)
-    return found
+    return is_allowed
 
 
 def _has_hard_spread(pod: Pod) -> bool:

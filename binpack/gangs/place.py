@@ -11,7 +11,7 @@ from typing import Final
 
 from binpack.controller.wording import sentence
 from binpack.demand import hardest_first
-from binpack.gangs.apart import shaken
+from binpack.gangs.apart import misfit, shaken
 from binpack.gangs.claims import GangClaims, clashes, pending
 from binpack.gangs.room import KNOWN_KINDS
 from binpack.gangs.search import seek
@@ -95,6 +95,10 @@ def place(
     is_proven = False
     if all(pod.ask is None or pod.ask.kind in KNOWN_KINDS for pod in unit):
         sought = seek(unit, states, (effort or Effort()).steps, claims)
+        stranger = misfit(index.company, [(pod, berth.node) for pod, berth in sought.berths])
+        if stranger is not None:  # the search knows nothing of such rules
+            text = f"no way was found in which the rules between its members hold: {stranger.name} has no place"
+            return _refused(unit, text, fitted, is_proven=False)
         if sought.berths:
             return tuple(Placement(pod_uid=pod.uid, berth=berth) for pod, berth in sought.berths)
         is_proven = sought.is_proven and is_all

@@ -103,3 +103,13 @@ async def test_a_gang_s_spread_holds_in_whatever_order_its_members_are_bound():
         await bridge.pass_s(30)
         assert len(bridge.writer.said("seat")) == 2, "seats are not written and taken back without end"
         assert {berth.node for berth in bridge.writer.said("pin")} == {"n1", "n2"}
+
+
+async def test_a_gang_whose_members_shun_each_other_is_refused_and_no_plan_is_thrown_away():
+    """The search that follows the index knows no rules between pods: what it finds is looked at for them."""
+    async with running([a_host(gpus=1), a_host("n2", gpus=2)]) as bridge:
+        bridge.see(*(averse(f"g{i}", "g", whole=1, gang="g", gang_size=3) for i in range(3)))
+        await bridge.pass_s(30)
+        assert bridge.world.waiting.get("uid-g0").reason is Reason.GANG_DOES_NOT_FIT
+        assert bridge.value("berthmaster_plan_violations_total") == 0
+        assert not bridge.writer.said("seat")
