@@ -13,6 +13,7 @@ import pytest
 from berthmaster.local import fake_nodes
 from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import Options
+from fleet.kube.client import Client
 from tests.support.cluster import StartCluster, add_nodes, client_of
 from tests.support.quay import POOL, Quay
 
@@ -48,6 +49,13 @@ def harbour(start_cluster: StartCluster) -> Iterator[Cluster]:
     asyncio.run(add_nodes(cluster, nodes))
     yield cluster
     cluster.down()
+
+
+@pytest.fixture
+async def admin(cluster: Cluster) -> AsyncIterator[Client]:
+    """The administrator's client of the cluster that a module calls `cluster`."""
+    async with client_of(cluster) as client:
+        yield client
 
 
 @pytest.fixture

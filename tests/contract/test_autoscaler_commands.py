@@ -13,10 +13,9 @@ import pytest
 
 from berthmaster.local import fake_nodes
 from berthmaster.local.cluster import Cluster
-from berthmaster.local.components import Options
 from fleet.clock import SystemClock
 from tests.support.autoscaling import Yard, controller
-from tests.support.cluster import StartCluster, add_nodes, client_of
+from tests.support.cluster import POLICED, StartCluster, add_nodes, client_of
 from tests.support.eventually import eventually
 from tests.support.exporter import FakeExporter
 
@@ -26,9 +25,7 @@ NAMESPACE = "told"
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster(
-        "told", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
-    )
+    cluster = start_cluster("told", POLICED)
     asyncio.run(add_nodes(cluster, fake_nodes.uniform(2, is_sharing=False, gpus=0)))
     yield cluster
     cluster.down()

@@ -16,10 +16,9 @@ import pytest
 from berthmaster.local import ports, processes
 from berthmaster.local.binaries import Binaries
 from berthmaster.local.cluster import Cluster, Health, Outcome, names
-from berthmaster.local.components import Options
 from berthmaster.local.layout import state_home
 from fleet.errors import LocalClusterError
-from tests.support.cluster import BARE, StartCluster, kubectl
+from tests.support.cluster import BARE, POLICED, StartCluster, kubectl
 
 pytestmark = pytest.mark.contract
 
@@ -216,9 +215,7 @@ def test_no_lock_file_lies_around() -> None:
 
 
 def test_policies_are_in_force_when_up_returns(start_cluster: StartCluster) -> None:
-    cluster = start_cluster(
-        "policies", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
-    )
+    cluster = start_cluster("policies", POLICED)
     try:
         pod = kubectl(
             cluster,

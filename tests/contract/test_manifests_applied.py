@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from berthmaster.local.cluster import Cluster
-from berthmaster.local.components import Options
 from fleet import labels
 from fleet.clock import SystemClock
 from fleet.errors import ApiError, Invalid
 from fleet.kube import paths
 from fleet.kube.client import Client
-from tests.support.cluster import StartCluster, client_of, kubectl
+from tests.support.cluster import POLICED, StartCluster, client_of, kubectl
 from tests.support.rights import is_allowed
 
 pytestmark = pytest.mark.contract
@@ -32,9 +31,7 @@ DAEMONSET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster(
-        "manifests", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
-    )
+    cluster = start_cluster("manifests", POLICED)
     for name in ("plain", "managed", "declined"):
         kubectl(cluster, "create", "namespace", name)
     kubectl(cluster, "label", "namespace", "managed", f"{labels.MANAGED_LABEL}=true")
@@ -43,12 +40,6 @@ def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
         kubectl(cluster, "-n", name, "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
     yield cluster
     cluster.down()
-
-
-@pytest.fixture
-async def admin(cluster: Cluster) -> AsyncIterator[Client]:
-    async with client_of(cluster) as client:
-        yield client
 
 
 @pytest.fixture

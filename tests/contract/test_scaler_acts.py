@@ -16,13 +16,12 @@ import pytest
 
 from berthmaster.local import fake_nodes
 from berthmaster.local.cluster import Cluster
-from berthmaster.local.components import Options
 from fleet import labels
 from fleet.errors import Invalid
 from fleet.kube import paths
 from scaler.recorded import from_json
 from tests.support.autoscaling import QUICK, Yard, controller
-from tests.support.cluster import StartCluster, add_nodes, client_of, kubectl
+from tests.support.cluster import POLICED, StartCluster, add_nodes, client_of, kubectl
 from tests.support.eventually import eventually, never
 from tests.support.exporter import FakeExporter, a_server
 
@@ -32,9 +31,7 @@ _NUMBERS = count(1)
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster(
-        "scaler", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
-    )
+    cluster = start_cluster("scaler", POLICED)
     asyncio.run(add_nodes(cluster, fake_nodes.uniform(2, is_sharing=False, gpus=0)))
     yield cluster
     cluster.down()

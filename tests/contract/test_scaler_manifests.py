@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from berthmaster.local.cluster import Cluster
-from berthmaster.local.components import Options
 from fleet import labels
 from fleet.errors import ApiError, Conflict, Invalid
 from fleet.kube import paths
@@ -22,7 +21,7 @@ from fleet.kube.client import Client
 from scaler.config import parsed
 from scaler.resource import spec_of
 from tests.support.autoscaling import an_autoscaler
-from tests.support.cluster import StartCluster, client_of, kubectl, with_kubectl
+from tests.support.cluster import POLICED, StartCluster, client_of, kubectl, with_kubectl
 from tests.support.rights import is_allowed
 
 pytestmark = pytest.mark.contract
@@ -35,18 +34,10 @@ LEASES = "coordination.k8s.io"
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster(
-        "scaler-manifests", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
-    )
+    cluster = start_cluster("scaler-manifests", POLICED)
     kubectl(cluster, "-n", "default", "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
     yield cluster
     cluster.down()
-
-
-@pytest.fixture
-async def admin(cluster: Cluster) -> AsyncIterator[Client]:
-    async with client_of(cluster) as client:
-        yield client
 
 
 @pytest.fixture

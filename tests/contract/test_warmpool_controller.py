@@ -13,13 +13,12 @@ import msgspec
 import pytest
 
 from berthmaster.local.cluster import Cluster
-from berthmaster.local.components import Options
 from fleet import labels
 from fleet.clock import SystemClock
 from fleet.draw import MissReason, format_draw, hit, miss
 from fleet.kube import paths
 from fleet.kube.claimer import Candidate, Claimer, Held
-from tests.support.cluster import StartCluster, client_of
+from tests.support.cluster import POLICED, StartCluster, client_of
 from tests.support.eventually import eventually, never
 from tests.support.warming import IMAGE, ControllerProcess, Dock, Object, controller, notes, taints
 
@@ -30,9 +29,7 @@ CLOCK = SystemClock()
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    cluster = start_cluster(
-        "warmpool", Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
-    )
+    cluster = start_cluster("warmpool", POLICED)
     yield cluster
     cluster.down()
 

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from berthmaster.local.cluster import Cluster
-from berthmaster.local.components import Options
 from fleet import labels
 from fleet.errors import ApiError, Conflict, Invalid
 from fleet.kube import paths
 from fleet.kube.client import Client
-from tests.support.cluster import StartCluster, client_of, kubectl
+from tests.support.cluster import POLICED, StartCluster, client_of, kubectl
 from tests.support.eventually import eventually
 from tests.support.rights import is_allowed
 from tests.support.warming import DIGEST, a_pool, pool_path
@@ -36,17 +35,10 @@ MERGE = "application/merge-patch+json"
 
 @pytest.fixture(scope="module")
 def cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
-    options = Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
-    cluster = start_cluster("warmpool-manifests", options)
+    cluster = start_cluster("warmpool-manifests", POLICED)
     kubectl(cluster, "-n", "default", "wait", "--for=create", "serviceaccount/default", "--timeout=60s")
     yield cluster
     cluster.down()
-
-
-@pytest.fixture
-async def admin(cluster: Cluster) -> AsyncIterator[Client]:
-    async with client_of(cluster) as client:
-        yield client
 
 
 @pytest.fixture

@@ -26,6 +26,9 @@ from fleet.node import Node
 # etcd, API server, controller manager, scheduler and kwok: nothing of ours runs, no policy is in force.
 BARE = Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False, has_policies=False)
 
+# The same with our definitions, rights and policies in force.
+POLICED = Options(has_extender=False, has_planner=False, has_scaler=False, has_warmpool=False)
+
 StartCluster = Callable[..., Cluster]
 
 
