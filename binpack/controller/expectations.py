@@ -1,23 +1,33 @@
 """What the index is told of demand before a batch: what a fresh planner finds running, whom to keep nodes for. Pure.
 
+Nodes are kept for pods that need several whole devices of one node, waiting or usual, and for gangs that wait.
+
 Pods of batches are learnt where they are decided on (`deciding`); these are the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from binpack.controller.several import Several
+from binpack.controller.together import Together
+from binpack.gangs.roll import Key
 from binpack.index import Index
 from fleet import labels
 from fleet.pod import Pod
+
+_LOOK_EVERY_S: Final = 1.0
 
 
 class Expectations:
     """Follows the watch, and tells the index when it is asked to."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, together: Together) -> None:
         self._index = index
+        self._together = together
+        self._kept_for: frozenset[Key] = frozenset()
+        self._kept_at_s = float("-inf")
         self._several = Several()
         self._found: dict[str, Pod] | None = {}  # until the first batch
 
@@ -46,3 +56,7 @@ class Expectations:
         expected = self._several.expected(waiting, now_s)
         if expected is not None:
             self._index.keep_for(expected)
+        gangs = self._together.without_room
+        if gangs != self._kept_for or (gangs and now_s - self._kept_at_s >= _LOOK_EVERY_S):
+            self._kept_for, self._kept_at_s = frozenset(gangs), now_s
+            self._index.keep_for_gangs(self._together.left_out())

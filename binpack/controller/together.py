@@ -112,6 +112,15 @@ class Together:
         called, self.called = self.called, set()
         return [self.roll.standing(key) for key in sorted(called)]
 
+    def left_out(self) -> list[tuple[Pod, ...]]:
+        """Return the members of gangs that were tried and did not fit, the most urgent first, then the oldest."""
+        units = filter(None, (self.roll.standing(key).unit for key in self.without_room))
+
+        def rank(unit: tuple[Pod, ...]) -> tuple[int, float, str]:
+            return -min(pod.priority for pod in unit), min(pod.created_at_s for pod in unit), unit[0].uid
+
+        return sorted(units, key=rank)
+
     def rest(self, what: object, until_s: float) -> None:
         """Leave a gang, or a pod that found nobody to go for it, alone until then (monotonic)."""
         self._rest_until_s[what] = until_s

@@ -61,7 +61,6 @@ class World:
         self.waiting = waiting
         self.yard = Yard() if yard is None else yard
         self.tenants = Tenants()
-        self.expectations = Expectations(index)
         self.desk = Desk(cpu_s=cpu_s)
         self.company = Company()
         self.company.follow(ledger.coming)
@@ -71,6 +70,7 @@ class World:
         self.lookups = Lookups()
         self.claimants = Claimants(self.desk)
         self.together = Together()
+        self.expectations = Expectations(index, self.together)
         self.moves = Moves(ledger, self.tenants, self.is_welcome, self.desk)
         self.unbound = Unbound(ledger, index)
         self.weights: dict[str, float] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from binpack.index.arrays import Arrays
 from binpack.index.columns import Bools, Floats
 from binpack.index.eligibility import Eligibility
 from binpack.index.kept import Kept
+from binpack.index.kept_gangs import KeptForGangs
 from binpack.index.soft_taints import SoftTaints
 from binpack.state import NodeState
 from fleet.pod import Berth, Pod
@@ -40,10 +41,15 @@ class Beside:
         self._eligibility = eligibility
         self._soft = SoftTaints()
         self._kept: Kept | None = None
+        self._kept_for_gangs: KeptForGangs | None = None
 
     def keep_for(self, expected: Iterable[Expected]) -> None:
         """Leave nodes to drain for these pods; the last call counts."""
         self._kept = Kept(self._arrays, self._eligibility, expected)
+
+    def keep_for_gangs(self, units: Iterable[Sequence[Pod]]) -> None:
+        """Leave nodes to drain for these gangs, the first first; the last call counts."""
+        self._kept_for_gangs = KeptForGangs(self._arrays, self._eligibility, units)
 
     def set_node(self, state: NodeState, slot: int) -> None:
         """Take a node that is in this slot now."""
@@ -97,6 +103,8 @@ class Beside:
             cost[avoided] += _LAST_RESORT_MILLI
         if self._kept:
             self._kept.charge(pod, cost)
+        if self._kept_for_gangs:
+            self._kept_for_gangs.charge(pod, cost)
         return cost
 
     def _avoid_devices(self, cost: Floats, has_room: Bools) -> None:

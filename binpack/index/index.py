@@ -66,6 +66,14 @@ class Index:
         """
         self._beside.keep_for(expected)
 
+    def keep_for_gangs(self, units: Iterable[Sequence[Pod]]) -> None:
+        """Leave nodes to drain for gangs that wait, as things are now; the last call counts.
+
+        Args:
+            units: The members of each that must be placed together, those to be placed first first.
+        """
+        self._beside.keep_for_gangs(units)
+
     @property
     def company(self) -> Company:
         """Return what is known of rules between pods."""

@@ -66,7 +66,7 @@ class Kept:
             pod = one.pod
             if pod.ask is None or not asks_several(pod):
                 continue
-            slots = np.flatnonzero(_could_hold(arrays, pod) & eligibility.mask(pod.constraints)[: arrays.count])
+            slots = np.flatnonzero(could_hold(arrays, pod) & eligibility.mask(pod.constraints)[: arrays.count])
             if len(slots):
                 key = (pod.ask.count, slots.tobytes())
                 _, waiting, missing, leave = found.get(key, (slots, 0, 0.0, False))
@@ -118,7 +118,7 @@ def asks_several(pod: Pod) -> bool:
     return pod.ask is not None and pod.ask.is_whole and pod.ask.count >= _SEVERAL
 
 
-def _could_hold(arrays: Arrays, pod: Pod) -> Bools:
+def could_hold(arrays: Arrays, pod: Pod) -> Bools:
     """Return which slots could hold the pod if nothing else were on them, (count,)."""
     assert pod.ask is not None
     accepted = arrays.models.ranks(pod.ask.models) >= 0
