@@ -76,8 +76,16 @@ class Carrier:
         if self._allotter is None:
             return True
         async with self._patches:
-            outcome, detail = await self._allotter.allot(pod, berth)
+            try:
+                outcome, detail = await self._allotter.allot(pod, berth)
+            except Exception as error:
+                # Broad on purpose: the pod must come back into the queue, whatever went wrong.
+                self._metrics.faults.labels("write").inc()
+                log.exception("allocating for %s failed", pod.key)
+                outcome, detail = Outcome.FAILED, str(error)
         self._metrics.allotments.labels(outcome.value).inc()
+        if outcome is Outcome.DONE and self._world.ledger.node(berth.node) is None:
+            outcome, detail = Outcome.CHANGED, f"node {berth.node} went meanwhile"
         if outcome is Outcome.DONE:
             return True
         log.info("%s did not get its devices: %s (%s)", pod.key, outcome.value, detail)
@@ -266,6 +274,8 @@ class Carrier:
         self._metrics.patches.labels(outcome.value).inc()
         if outcome is not Outcome.DONE:
             log.info("%s was not steered anew: %s (%s)", pod.key, outcome.value, detail)
+            if outcome is not Outcome.FAILED:  # else it may be written all the same
+                self._world.ledger.forget(pod.uid)
 
     async def repair(self, repair: Repair) -> None:
         """Delete a pinned pod that can never start, and tell its owner's people why."""

@@ -70,6 +70,8 @@ class Housekeeping:
         for repair in world.unbound.repairs(now_s):
             self._start(self._carrier.repair(repair))
         for pod, candidates in world.unbound.steered_anew(now_s, CANDIDATES):
+            world.ledger.assume(pod, candidates[0])
+            world.refresh()
             self._start(self._carrier.steer_anew(pod, candidates))
         world.forgive()
         if world.refresh():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from binpack.controller.repair import Repair, RepairShop
 from binpack.index import Index
 from binpack.ledger import Ledger
@@ -55,14 +57,15 @@ class Unbound:
         """Return the pinned pods that can never start and are to be deleted now."""
         return self._shop.due(self.pods, self._ledger.known(), now_s)
 
-    def steered_anew(self, now_s: float, most: int) -> list[tuple[Pod, tuple[Berth, ...]]]:
-        """Return un-pinned pods that kube-scheduler refused on all their candidates, with others to try.
+    def steered_anew(self, now_s: float, most: int) -> Iterator[tuple[Pod, tuple[Berth, ...]]]:
+        """Yield un-pinned pods that kube-scheduler refused on all their candidates, with others to try.
+
+        The caller books each before it asks for the next, so that no two are sent to the same device.
 
         What the planner does not know (a filter of another plug-in, a rule it cannot read) may rule out every candidate
         it named; nodes tried before come last, and a pod gets a new list at most every ten seconds.
         """
-        found: list[tuple[Pod, tuple[Berth, ...]]] = []
-        for uid, pod in self.pods.items():
+        for uid, pod in list(self.pods.items()):
             if not (pod.candidates and pod.is_unschedulable) or pod.is_terminating:
                 continue
             if now_s < self._steer_again_s.get(uid, float("-inf")):
@@ -73,11 +76,10 @@ class Unbound:
             options = [berth for berth in options if self._is_tolerated(pod, berth.node)]
             fresh = [berth for berth in options if berth.node not in tried] or options
             self._steer_again_s[uid] = now_s + _STEER_AGAIN_S
-            if fresh:
-                found.append((pod, tuple(fresh[:most])))
             if len(fresh) == len(options):
                 tried.clear()
-        return found
+            if fresh:
+                yield pod, tuple(fresh[:most])
 
     def _is_tolerated(self, pod: Pod, name: str) -> bool:
         """Return True if the pod can go there as it is: only a patch that removes our gate brings tolerations."""

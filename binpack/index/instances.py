@@ -58,6 +58,12 @@ class Instances:
         self.busy[slot, position] = self.busy[slot, position] | mask if sign > 0 else self.busy[slot, position] & ~mask
         return True
 
+    def holds(self, slot: int, position: int, partition: Partition) -> bool:
+        """Return True if the instance is one that is taken there."""
+        number = int(self.geometry[slot, position])
+        mask = None if number == _CLOSED else self._known[number - 1].mask_of(partition)
+        return mask is not None and int(self.busy[slot, position]) & mask == mask
+
     def worth(self, slot: int) -> int:
         """Return what is free on a node's devices in MIG mode, milli-GPU."""
         pairs = zip(self.geometry[slot].tolist(), self.busy[slot].tolist(), strict=True)

@@ -30,13 +30,25 @@ def kind_of(pod: Pod) -> Kind:
 
 
 def is_known(index: Index, movable: Movable) -> bool:
-    """Return True if the index holds the pod's node and all of its devices: a card may be gone while a pod has it."""
+    """Return True if the index holds the pod's node and all that it has there.
+
+    A card may be gone while a pod has it, and so may be the way in which it was cut.
+    """
     slot = index.arrays.slots.get(movable.berth.node)
     node = None if slot is None else index.arrays.nodes[slot]
-    if node is None:
+    if slot is None or node is None:
         return False
-    ids = {device.id for device in node.devices}
-    return all(locate(device, node.devices)[0] in ids for device in movable.berth.devices)
+    ids = [device.id for device in node.devices]
+    for name in movable.berth.devices:
+        device, partition = locate(name, node.devices)
+        if device not in ids:
+            return False
+        if movable.pod.ask is None or movable.pod.ask.kind is not AskKind.PARTITION:
+            continue
+        instances = index.arrays.instances
+        if instances is None or partition is None or not instances.holds(slot, ids.index(device), partition):
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

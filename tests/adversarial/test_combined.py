@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from binpack.controller.writer import Outcome
+from binpack.index import Index
+from binpack.moving import afresh
+from binpack.repack.occupants import is_known
+from binpack.repack.values import Movable
 from fleet import labels
 from fleet.company import Guest, PodTerm, Selector, Spread
 from fleet.constraints import Requirement
+from fleet.dra import PodClaim
 from fleet.plan import Reason
 from fleet.pod import Berth
-from tests.support.builders import a_node, a_pod
+from tests.support.builders import a_node, a_pod, a_state
 from tests.support.planning import running
 
 
@@ -113,3 +119,89 @@ async def test_a_gang_whose_members_shun_each_other_is_refused_and_no_plan_is_th
         assert bridge.world.waiting.get("uid-g0").reason is Reason.GANG_DOES_NOT_FIT
         assert bridge.value("berthmaster_plan_violations_total") == 0
         assert not bridge.writer.said("seat")
+
+
+async def test_two_pods_that_are_steered_anew_are_not_sent_to_one_device():
+    async with running([a_host(gpus=1), a_host("n2", gpus=1)]) as bridge:
+        gone = (Berth(node="gone", devices=("0",)),)
+        bridge.see(*(a_pod(f"p{i}", whole=1, candidates=gone, is_unschedulable=True) for i in range(2)))
+        bridge.see(a_pod("late", whole=1))
+        await bridge.pass_s(1.5)
+        first = [candidates[0].node for candidates in bridge.writer.said("renew")]
+        assert len(first) == len(set(first)) >= 1
+        assert not {berth.node for berth in bridge.writer.said("pin")} & set(first)
+
+
+async def test_where_steering_anew_fails_the_berth_is_given_back():
+    async with running([a_host(gpus=1)]) as bridge:
+        bridge.writer.answer("renew", *[Outcome.CHANGED] * 9)
+        bridge.see(a_pod("p", whole=1, candidates=(Berth(node="gone"),), is_unschedulable=True))
+        await bridge.pass_s(1.5)
+        assert bridge.writer.said("renew")
+        bridge.see(a_pod("late", whole=1))
+        await bridge.pass_s(1.5)
+        assert bridge.writer.said("pin") == [Berth(node="n1", devices=("0",))]
+
+
+def test_an_instance_of_a_card_that_is_cut_otherwise_by_now_is_not_moved():
+    node = a_node("n1", gpus=1, model="NVIDIA-A100-SXM4-80GB", memory_mib=81920, mig={"0": ()})
+    pod = a_pod("p", profile="2g.20gb", node="n1", devices=("0:2g.20gb@0",))
+    berth = Berth(node="n1", devices=pod.devices)
+    for now, is_movable in ((node, True), (replace(node, devices=(replace(node.devices[0], partitions=None),)), False)):
+        index = Index()
+        index.set_node(a_state(now, pod))
+        assert is_known(index, Movable(pod=afresh(pod), berth=berth, service="s")) is is_movable
+
+
+class Allotting:
+    """Stands for the allotter: answers as told, and lets something happen first."""
+
+    def __init__(self, meanwhile):
+        self._meanwhile = meanwhile
+
+    async def allot(self, pod, berth):
+        return self._meanwhile()
+
+
+def give(bridge, meanwhile):
+    """Let the bridge's carrier allocate so."""
+    bridge.turns._carrier._allotter = Allotting(meanwhile)
+
+
+def a_claiming(name="c", **words):
+    return replace(a_pod(name, **words), resource_claims=(PodClaim(name="dev", claim="", is_none=True),))
+
+
+async def test_nobody_is_pinned_to_a_node_that_went_while_its_devices_were_allocated():
+    async with running([a_host(), a_host("n2")]) as bridge:
+        bridge.world.desk.is_synced = True
+        went = []
+
+        def meanwhile():
+            if not went:
+                went.append(next(bridge.world.ledger.berth_of(uid).node for uid in bridge.world.away))
+                bridge.lose_node(went[0])
+            return Outcome.DONE, ""
+
+        give(bridge, meanwhile)
+        bridge.see(a_claiming())
+        await bridge.pass_s(5)
+        assert len(went) == 1
+        assert {berth.node for berth in bridge.writer.said("pin")} == {"n1", "n2"} - set(went)
+
+
+async def test_a_fault_while_devices_are_allocated_loses_nobody():
+    async with running([a_host()]) as bridge:
+        bridge.world.desk.is_synced = True
+        faults = [KeyError("a claim that vanished")]
+
+        def meanwhile():
+            if faults:
+                raise faults.pop()
+            return Outcome.DONE, ""
+
+        give(bridge, meanwhile)
+        bridge.see(a_claiming())
+        await bridge.pass_s(5)
+        assert bridge.writer.said("pin") == [Berth(node="n1")]
+        assert bridge.value("berthmaster_faults_total", where="write") == 1

@@ -21,7 +21,7 @@ def test_a_pod_refused_on_all_its_candidates_gets_others_and_not_too_often():
     ((pod, berths),) = world.unbound.steered_anew(5.0, 2)
     assert pod.uid == "uid-p1"
     assert {berth.node for berth in berths} == {"n2", "n3"}
-    assert world.unbound.steered_anew(14.9, 2) == []
+    assert not list(world.unbound.steered_anew(14.9, 2))
     world.pod_seen(steered("n2", "n3"))
     ((_, berths),) = world.unbound.steered_anew(15.0, 2)
     assert len(berths) == 2, "all were tried: it starts again with the best"
@@ -39,10 +39,10 @@ def test_a_pod_refused_on_all_its_candidates_gets_others_and_not_too_often():
 def test_other_pods_are_not_steered_anew(pod):
     world = a_world(a_node("n0"), a_node("n1"))
     world.pod_seen(pod)
-    assert world.unbound.steered_anew(100.0, 4) == []
+    assert not list(world.unbound.steered_anew(100.0, 4))
 
 
 def test_the_first_refusal_is_answered_even_when_the_clock_stands_near_zero():
     world = a_world(a_node("n0"), a_node("n1"))
     world.pod_seen(steered("n0"))
-    assert world.unbound.steered_anew(-5.0, 4)
+    assert list(world.unbound.steered_anew(-5.0, 4))

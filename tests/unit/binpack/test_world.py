@@ -230,7 +230,7 @@ def test_pod_gone_forgets_everything():
     ]
     for pod in pods:
         world.pod_seen(pod)
-    world.unbound.steered_anew(0.0, 4)
+    list(world.unbound.steered_anew(0.0, 4))
     for pod in pods:
         world.pod_gone(pod.uid)
     assert {name: set(value) for name, value in vars(world).items() if isinstance(value, dict | set)} == fresh
