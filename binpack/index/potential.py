@@ -68,7 +68,7 @@ class Weights:
     fragment: float = 0.1
     small_exponent: float = -3.0
     idle_node_milli: float = 1.0
-    contention: float = 0.1
+    contention: float = 0.15
     reservation_factor: float = 1.5
     reservation_margin: float = 0.5
     reserved_milli: float = 3000.0

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from binpack.index.arrays import Arrays
 from binpack.index.columns import Floats, Ints
-from binpack.index.contention import contention
 from binpack.index.device_value import frozen_value_table
 from binpack.index.mix import Mix
-from binpack.index.potential import Potential, Weights, grained
+from binpack.index.potential import Potential, Weights
+from binpack.index.prices import Prices
 from binpack.index.reservation import Reservations
 from binpack.index.scarcity import cpu_demand_ratio, suited
 from binpack.index.scorer import Scorer
@@ -24,7 +22,6 @@ class Tables:
     Attributes:
         mix: What the pods to come are expected to be.
         weights: Those of the potential, suited to how scarce CPU is.
-        price: Of contention, per milli-GPU, by model, (models + 1,); None where nothing is contended.
     """
 
     def __init__(self, arrays: Arrays, mix: Mix, weights: Weights) -> None:
@@ -37,6 +34,11 @@ class Tables:
         """Make all tables anew for this demand mix."""
         self.mix = mix
         self._rebuild()
+
+    @property
+    def price(self) -> Floats | None:
+        """Return the price of contention per milli-GPU by model, (models + 1,); None where nothing is contended."""
+        return self._prices.by_model
 
     def refresh(self) -> None:
         """Bring everything up to date with the bookings and nodes since the last question."""
@@ -52,6 +54,7 @@ class Tables:
             slots = self._changed()
             self.scorer.renew(slots)
             self.reservations.renew(slots)
+            self._prices.renew(slots)
             arrays.changed.clear()
 
     def _changed(self) -> Ints:
@@ -71,21 +74,9 @@ class Tables:
         """Make prices and reservations anew, which depend on how many nodes of which kind there are."""
         arrays, weights = self._arrays, self.weights
         self.reservations = Reservations(arrays, self.mix, weights.reservation_factor, weights.reservation_margin)
-        self.price = self._prices()
+        self._prices = Prices(arrays, self.mix, self.scorer.potential)
         arrays.changed.clear()
         arrays.has_new_inventory = False
 
     def _suited(self) -> Weights:
         return suited(self._given_weights, cpu_demand_ratio(self.mix, self._arrays.known_classes().items()))
-
-    def _prices(self) -> Floats | None:
-        arrays = self._arrays
-        devices = Counter[int](arrays.model[: arrays.count][arrays.model[: arrays.count] >= 0].tolist())
-        names = arrays.models.names
-        levels = contention(self.mix, {names[model]: n for model, n in devices.items()})
-        if not any(levels.values()):
-            return None
-        price = np.zeros(len(names) + 1)
-        for name, level in levels.items():
-            price[names.index(name)] = grained(self.weights.contention * level)
-        return price

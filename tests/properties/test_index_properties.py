@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
+from math import floor
 
 import pytest
 from hypothesis import given, settings
@@ -183,14 +185,16 @@ def test_the_chosen_berth_costs_what_the_formula_says(
         | {Shape(milli_cpu=6000, count=1, milli_gpu=1000, models=("T4",)): 1500}
     )
     one = pod("p", cpu=cores, ask=ask)
-    devices = {"G2": 0, "T4": 0, "P100": 0, "G3": 0}
+    devices: Counter[str] = Counter()
+    worth = dict.fromkeys(("G2", "T4", "P100", "G3", ""), 0.0)
     for state in world:
-        for device in state.devices:
+        for device, left in zip(state.devices, value_policy.residuals_of(state), strict=True):
             devices[device.device.model] += 1
-    total = sum(devices.values())
+            worth[device.device.model] += float(frozen_value_table()[left])
+    free = {model: (floor(worth[model] / (n * 810 / 32)) + 0.5) * n / 32 for model, n in devices.items()}
     demand = sum(shape.total_milli_gpu * n for shape, n in mix.shapes)
-    is_narrow = 0 < devices["T4"] < 0.9 * total
-    levels = {"T4": 1500 * 1000 / demand * total / devices["T4"]} if is_narrow else {}
+    is_narrow = 0 < devices["T4"] < 0.9 * devices.total()
+    levels = {"T4": min(3.0, 1500 * 1000 / demand * sum(free.values()) / free["T4"])} if is_narrow else {}
     costs = value_policy.least_costs(one, world, mix, frozen_value_table().tolist(), levels)
     device_free = {state.node.name: 0.0 for state in world if not state.devices and state.node.name in costs}
     if ask is None and device_free:

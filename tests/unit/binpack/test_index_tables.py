@@ -10,7 +10,7 @@ import pytest
 
 from binpack.index import Index, Mix, Shape, default_mix, mix_of
 from binpack.index.arrays import Arrays
-from binpack.index.contention import contention
+from binpack.index.contention import contention, narrow_demand
 from binpack.index.mix import shape_of
 from binpack.index.node_class import NodeClass
 from binpack.index.reservation import Reservations
@@ -45,25 +45,29 @@ def test_a_share_of_memory_alone_counts_as_that_part_of_a_usual_card() -> None:
     assert shape_of(pod("p", ask=share(0, mib=6000))).milli_gpu == 0
 
 
+def levels(mix: Mix, devices: dict[str, int]) -> dict[str, float]:
+    return contention(narrow_demand(mix, devices), devices)
+
+
 def test_contention_is_levelled_as_published_for_gpuspec33() -> None:
     devices: Counter[str] = Counter()
     for node in load_nodes():
         devices[node.devices[0].model] += len(node.devices)
-    found = contention(mix_of(load_pods("gpuspec33")), devices)
+    found = contention(narrow_demand(mix_of(load_pods("gpuspec33")), devices), devices)
     published = {"T4": 1.25, "P100": 0.78, "V100M16": 0.78, "V100M32": 0.78, "G3": 0.42, "G2": 0.10}
     assert {model: found[model] for model in published} == pytest.approx(published, abs=0.02)
 
 
 def test_a_set_that_holds_nearly_everything_is_no_constraint() -> None:
     mix = Mix.of({Shape(milli_cpu=1, count=1, milli_gpu=1000, models=("A",)): 1, WHOLE: 1})
-    assert contention(mix, {"A": 90, "B": 10}) == {"A": 0.0, "B": 0.0}
-    assert contention(mix, {"A": 80, "B": 20}) == {"A": pytest.approx(0.5 * 100 / 80), "B": 0.0}
+    assert levels(mix, {"A": 90, "B": 10}) == {"A": 0.0, "B": 0.0}
+    assert levels(mix, {"A": 80, "B": 20}) == {"A": pytest.approx(0.5 * 100 / 80), "B": 0.0}
 
 
 def test_an_unconstrained_or_unknown_model_leaves_nothing_contended() -> None:
     mix = Mix.of({Shape(milli_cpu=1, count=1, milli_gpu=1000, models=("Z",)): 1, WHOLE: 1})
-    assert contention(mix, {"A": 8}) == {"A": 0.0}
-    assert contention(mix, {}) == {}
+    assert levels(mix, {"A": 8}) == {"A": 0.0}
+    assert levels(mix, {}) == {}
 
 
 def reserving(mix: Mix, *states: object) -> tuple[Arrays, Reservations]:
