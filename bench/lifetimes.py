@@ -6,9 +6,9 @@
 
 Poisson arrivals of pods drawn from the openb default trace with their own lives, cut at the 99th percentile; waiting
 pods are tried again on each node that something leaves; what is measured comes after one longest life of warm-up. All
-policies meet the same arrivals. `berthmaster` takes the hardest of the waiting pods that fit first, as the planner
-drafts its batches, published policies the one that came first. `ours,arrival` and `fgd,hardest` swap that, to tell
-order and policy apart. Ours knows the mix by load (what runs at a moment), published policies by number.
+policies meet the same arrivals. Of the waiting pods that fit, `berthmaster` takes the one first that the planner would
+(`binpack.demand.in_turn`), published policies the one that came first. `ours,arrival` and `fgd,in-turn` swap that, to
+tell order and policy apart. Ours knows the mix by load (what runs at a moment), published policies by number.
 
 PATH is `disaggregated_DLRM_trace.csv` of alibaba/clusterdata, cluster-trace-gpu-v2025, which does not come along: its
 instances that ask a GPU and whose creation and deletion are both known, one pod each, on the openb nodes.
@@ -32,7 +32,7 @@ from typing import Any
 
 from berthmaster.lifetimes_report import as_json
 from binpack.lifetimes import LIFETIME_POLICIES, LifeSetting, Lived, simulate_lifetimes
-from binpack.lifetimes.values import ARRIVAL, HARDEST, OWN
+from binpack.lifetimes.values import ARRIVAL, IN_TURN, OWN
 from binpack.simulate import OURS
 from binpack.trace import load_lives, load_nodes, load_pods
 from fleet.device import AskKind, DeviceAsk
@@ -40,7 +40,7 @@ from fleet.pod import Pod
 from fleet.resources import Resources
 
 MOVING = "ours+moves"
-SWAPPED = {"ours,arrival": (OURS, ARRIVAL), "fgd,hardest": ("fgd", HARDEST)}
+SWAPPED = {"ours,arrival": (OURS, ARRIVAL), "fgd,in-turn": ("fgd", IN_TURN)}
 MOVES_RATIO = 0.0099  # of the pods in place within any hour: under 1 %
 RECOVERED_TARGET = 0.5  # of FGD's stranded GPU-hours, with moves
 OUT = Path(__file__).parent / "results" / "lifetimes.json"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from binpack.lifetimes import LifeResult
-from binpack.lifetimes.values import ARRIVAL, HARDEST
+from binpack.lifetimes.values import ARRIVAL, IN_TURN
 
 
 def as_json(result: LifeResult, trace: str) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def as_json(result: LifeResult, trace: str) -> dict[str, Any]:
         "mix": setting.mix,
         "load_ratio": setting.load_ratio,
         "moves_ratio": setting.moves_ratio,
-        "order": HARDEST if setting.is_hardest_first else ARRIVAL,
+        "order": IN_TURN if setting.is_in_turn else ARRIVAL,
         "days": setting.days,
         "gpus": result.gpus,
         "arrived_pods": result.arrived,

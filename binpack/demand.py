@@ -10,6 +10,7 @@ from fleet.pod import Pod
 
 # What leaving out one milli-GPU of demand costs, in milli-GPU of potential: more than placing it ever does.
 UNPLACED_PRICE: Final = 1000
+LONG_WAIT_S: Final = 3600.0
 _LEAST_DEMAND_MILLI: Final = 100
 _MOST_DEMAND_MILLI: Final = 1_000_000
 _MILLI_CPU_PER_MILLI_GPU: Final = 16  # a machine of the openb trace has 17 cores per GPU
@@ -30,6 +31,17 @@ def hardest_first(pod: Pod) -> tuple[int, int, bool, int, int, int, float, str, 
         pod.key,
         pod.uid,
     )
+
+
+def in_turn(pod: Pod, waited_s: float) -> tuple[object, ...]:
+    """Order waiting pods where room is short: by priority, then by waiting time times the square of the demand.
+
+    Room for a big pod comes rarely, and whoever is first takes it; a small one soon finds room again. So of two the
+    bigger goes first, unless the other has waited longer by more than the square of how much bigger it is: nobody is
+    passed over for ever. Up to an hour all count as waiting equally.
+    """
+    demand = demand_milli(pod)
+    return (-pod.priority, -max(LONG_WAIT_S, waited_s) * demand * demand, hardest_first(pod))
 
 
 def demand_milli(pod: Pod) -> int:

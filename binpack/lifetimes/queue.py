@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from binpack.demand import hardest_first
+from binpack.demand import in_turn
 from fleet.device import WHOLE_MILLI, DeviceAsk
 from fleet.node import Node
 from fleet.pod import Berth, Pod
@@ -34,16 +34,16 @@ class Waiting:
 class Queue:
     """Waiting pods by shape, and books of what is free on each node."""
 
-    def __init__(self, nodes: Sequence[Node], shapes: Sequence[Shape], *, is_hardest_first: bool = False) -> None:
+    def __init__(self, nodes: Sequence[Node], shapes: Sequence[Shape], *, is_in_turn: bool = False) -> None:
         """Start with empty nodes and nobody waiting.
 
         Args:
             nodes: All nodes.
             shapes: Every shape of pod that will come; constraints other than amounts and models are not known here.
-            is_hardest_first: Of the pods that fit, the hardest is first, as in a batch of the planner; those of one
-                shape by arrival. Else all are by arrival.
+            is_in_turn: Who is first of those that fit is decided as by the planner, those of one shape by arrival;
+                else all are by arrival.
         """
-        self._hardness = [hardest_first(_of_shape(shape)) if is_hardest_first else () for shape in shapes]
+        self._is_in_turn = is_in_turn
         self._number = {shape: number for number, shape in enumerate(shapes)}
         self._waiting: list[deque[Waiting]] = [deque() for _ in shapes]
         self._amounts = np.array([_amounts(requests) for requests, _ in shapes], np.int64).reshape(-1, 3)
@@ -90,7 +90,7 @@ class Queue:
         self._waiting[number].append(waiting)
         self._has_waiting[number] = True
 
-    def pop_fitting(self, node: str) -> Waiting | None:
+    def pop_fitting(self, node: str, now_s: float) -> Waiting | None:
         """Return the first of the pods that the node can take now, and let it wait no more."""
         row = self._row[node]
         fits = self._has_waiting & (self._amounts <= self._free[row]).all(axis=1)
@@ -100,8 +100,10 @@ class Queue:
         found = np.flatnonzero(fits & (able >= self._count))
         if not len(found):
             return None
-        number = min(found.tolist(), key=lambda shape: (self._hardness[shape], self._waiting[shape][0].number))
-        return self.pop(self._waiting[number][0].pod)
+        firsts = [self._waiting[shape][0] for shape in found.tolist()]
+        if self._is_in_turn:
+            return self.pop(min(firsts, key=lambda one: in_turn(one.pod, now_s - one.at_s)).pod)
+        return self.pop(min(firsts, key=lambda one: one.number).pod)
 
     def first(self, pod: Pod) -> Pod:
         """Return the pod of this shape that has waited longest; one waits."""
@@ -134,11 +136,6 @@ class Queue:
 def shape_of(pod: Pod) -> Shape:
     """Return what pods must have in common to wait in one line."""
     return pod.requests, pod.ask
-
-
-def _of_shape(shape: Shape) -> Pod:
-    requests, ask = shape
-    return Pod(uid="", name="", requests=requests, ask=ask)
 
 
 def _amounts(resources: Resources) -> tuple[int, int, int]:

@@ -88,7 +88,7 @@ class _Run:
         self._policy = _policy(nodes, lived, setting)
         self._index = self._policy if isinstance(self._policy, Index) else None
         shapes = list(dict.fromkeys(shape_of(one.pod) for one in lived))
-        self._queue = Queue(nodes, shapes, is_hardest_first=setting.is_hardest_first)
+        self._queue = Queue(nodes, shapes, is_in_turn=setting.is_in_turn)
         self._tally = Tally(nodes)
         self._meter = Meter(WHOLE_MILLI * self._gpus, self._from_s)
         self._ahead = Ahead(usual(lived, self._gpus) if setting.mix == "given" else ())
@@ -189,7 +189,7 @@ class _Run:
             self._let_in(berth.node, at_s)
 
     def _let_in(self, node: str, now_s: float) -> None:
-        while (waiting := self._queue.pop_fitting(node)) is not None:
+        while (waiting := self._queue.pop_fitting(node, now_s)) is not None:
             self._meter.wait(waiting.pod, -1)
             self._note(waiting.pod, now_s)
             if not self._start(waiting, now_s):

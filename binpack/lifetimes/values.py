@@ -11,9 +11,9 @@ from fleet.pod import Pod
 
 LIFETIME_POLICIES: Final = tuple(policy for policy in POLICIES if policy != "clustering")
 """Clustering remembers kinds of pods per node and is defined for pods that stay."""
-OWN, ARRIVAL, HARDEST = ORDERS = ("own", "arrival", "hardest")
-"""In which order waiting pods are tried where room appears. HARDEST: as the planner drafts its batches
-(`binpack.demand.hardest_first`); OWN: so for ours, by arrival for published policies, as schedulers queue them."""
+OWN, ARRIVAL, IN_TURN = ORDERS = ("own", "arrival", "in turn")
+"""In which order waiting pods are tried where room appears. IN_TURN: as the planner does (`binpack.demand.in_turn`);
+OWN: so for ours, and by arrival for published policies, as schedulers queue pods."""
 CUT_RATIO: Final = 0.99
 MOST_DAYS: Final = 3650
 
@@ -50,9 +50,9 @@ class LifeSetting:
     order: str = OWN
 
     @property
-    def is_hardest_first(self) -> bool:
-        """Return whether the hardest of the waiting pods that fit is tried first, not the one that waits longest."""
-        return self.order == HARDEST or (self.order == OWN and self.policy == OURS)
+    def is_in_turn(self) -> bool:
+        """Return whether waiting pods are tried as the planner does, not by arrival."""
+        return self.order == IN_TURN or (self.order == OWN and self.policy == OURS)
 
     def problems(self) -> list[str]:
         """Return everything that is wrong with the setting."""
