@@ -19,6 +19,7 @@ from binpack.preemption.choice import BudgetsOf
 from binpack.preemption.propose import Proposal, propose
 from binpack.preemption.seats import SeatStanding, settle
 from binpack.tenants import Tenants
+from fleet.dra import Allocation
 from fleet.node import Node
 from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
 from fleet.pod import Pod
@@ -124,7 +125,7 @@ def preemptors(world: World, now_s: float) -> Iterator[tuple[Pod, ...]]:
         unit = world.together.roll.standing(key).unit
         if not unit or world.together.rests(("preempt", key), now_s):
             continue
-        if not any(pod.never_preempts or pod.resource_claims or pod.uid in world.away for pod in unit):
+        if not any(pod.never_preempts or pod.uid in world.away for pod in unit):
             urgency, age_s = min(pod.priority for pod in unit), min(pod.created_at_s for pod in unit)
             units.append((-urgency, age_s, unit[0].uid, unit))
     for *_, unit in sorted(units, key=lambda one: one[:3]):
@@ -161,6 +162,7 @@ def seat_by_preemption(
 def seat_standings(world: World, budgets_of: BudgetsOf, now_s: float, *, may_break: bool) -> dict[str, SeatStanding]:
     """Return how every seat stands, by the uid of its pod; seats on nodes that are gone are left out."""
     found: dict[str, SeatStanding] = {}
+    taken: dict[str, Allocation] = {}
     going = world.together.going(now_s)
     for name, pods in world.together.seats_by_node().items():
         state = world.node(name)
@@ -169,8 +171,12 @@ def seat_standings(world: World, budgets_of: BudgetsOf, now_s: float, *, may_bre
         mine = {pod.uid for pod in pods}
         held = {uid: holding for uid, holding in world.ledger.holdings_on(name).items() if uid not in mine}
         floor = Floor(state.node, world.desk, leaves=lambda uid: uid in going or _is_leaving(world, uid), apart=mine)
-        for standing in settle(floor, held, world.tenants, pods, budgets_of, leaving=going, may_break=may_break):
+        standings = settle(
+            floor, held, world.tenants, pods, budgets_of, leaving=going, may_break=may_break, taken=taken
+        )
+        for standing in standings:
             found[standing.pod.uid] = standing
+            taken |= {choice.claim_uid: choice.allocation for choice in standing.choices}
     return found
 
 

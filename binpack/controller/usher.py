@@ -4,7 +4,8 @@ Nothing is pinned before every member of a gang has its seat in the API, and nob
 not in the API: whoever takes over finds the seats, counts them as held, and goes on from there. Seats of which that
 cannot be said (only part of a gang has them, a node is gone) are taken back, and their pods are planned again.
 
-The resource claims of a gang are given their devices before its first seat is written, all of them or none.
+The resource claims of a gang are given their devices before its first seat is written, all of them or none; where
+others must go for that, before its first pin.
 """
 
 from __future__ import annotations
@@ -222,15 +223,29 @@ class Usher:
         self._note(violations, "a seat was not used")
         if violations and len(berths) == 1:
             return  # it is settled anew
-        bereft = next((pod for pod, berth in berths if berth.choices), None)
-        if len(berths) > 1 and (violations or bereft is not None):
-            # The claims of a gang had their devices before it had seats.
+        if violations:
             why = "its resource claims have not the devices any more with which it was planned"
             self._give_up(GroupStep(step=Step.GIVE_UP, pods=tuple(pod for pod, _ in berths), detail=why))
             return
         for pod, berth in berths:
             self._world.depart(pod, berth)
+        if len(berths) > 1 and any(berth.choices for _, berth in berths):
+            self._start(self._allot_and_pin(berths))
+            return
+        for pod, berth in berths:
             self._start(self._carrier.carry(pod, berth))
+
+    async def _allot_and_pin(self, berths: Sequence[tuple[Pod, Berth]]) -> None:
+        """Have the claims of a gang allocated for which others went, all of them or none, then pin its pods."""
+        outcome, detail = await self._carrier.allot_unit(berths)
+        if outcome is Outcome.DONE:
+            await asyncio.gather(*(self._carrier.carry(pod, replace(berth, choices=())) for pod, berth in berths))
+            return
+        log.info("gang of %s did not get its devices: %s (%s)", berths[0][0].key, outcome.value, detail)
+        await self._clock.sleep(FIRST_PAUSE_S)
+        for pod, _ in berths:
+            self._world.again(pod.uid)  # its seat is settled anew
+        self._wake()
 
     def _shut_out(self, step: GroupStep, pod: Pod) -> None:
         """Wait while others leave whom a rule may be about; else take seats back that a rule forbids by now."""

@@ -21,7 +21,7 @@ from fleet.node import Node
 from fleet.pod import Pod
 
 Taken = Mapping[str, Allocation]
-_NONE: Taken = {}
+NOTHING_TAKEN: Taken = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +69,11 @@ class Floor:
         """Return what the pod's claims want, or why they cannot be planned; None = it has no claims."""
         return self._desk.wish(pod) if pod.resource_claims else None
 
-    def now(self, holdings: Collection[Holding], taken: Taken = _NONE) -> Scene:
+    def now(self, holdings: Collection[Holding], taken: Taken = NOTHING_TAKEN) -> Scene:
         """Return the node as it is, beside these holdings."""
         return self._scene(holdings, frozenset(), taken)
 
-    def later(self, holdings: Collection[Holding], gone: Collection[str] = (), taken: Taken = _NONE) -> Scene:
+    def later(self, holdings: Collection[Holding], gone: Collection[str] = (), taken: Taken = NOTHING_TAKEN) -> Scene:
         """Return the node once those who leave are gone, and these pods too.
 
         Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from binpack.books import Holding, holding_at
-from binpack.dra.floor import Floor, Scene
+from binpack.dra.floor import NOTHING_TAKEN, Floor, Scene, Taken
 from binpack.dra.wishes import Pending, Wish
 from binpack.fit import refusal
 from binpack.preemption.choice import BudgetsOf, fewest
@@ -51,6 +51,7 @@ def settle(
     *,
     leaving: Collection[str] = (),
     may_break: bool = False,
+    taken: Taken = NOTHING_TAKEN,
 ) -> tuple[SeatStanding, ...]:
     """Return how all seats of one node stand, each counting on what the ones before it leave.
 
@@ -65,6 +66,7 @@ def settle(
         budgets_of: The budgets that cover a pod.
         leaving: Pods made to go of which the watch does not show it yet.
         may_break: Whether budgets may be broken where nothing else makes room.
+        taken: What claims get by seats on other nodes, by uid: a gang may share one.
     """
     on_node = tenants.on(floor.node.name)
     gone = {uid for uid in held if uid in leaving or (uid in on_node and on_node[uid].is_terminating)}
@@ -76,6 +78,7 @@ def settle(
         now=dict(held),
         later={uid: holding for uid, holding in held.items() if uid not in gone},
         gone=gone,
+        taken=dict(taken),
     )
     in_order = sorted(seats, key=lambda pod: (pod.priority, pod.created_at_s, pod.uid))
     return tuple(sums.stands(pod, pod.seat) for pod in in_order if pod.seat is not None)
@@ -99,7 +102,7 @@ class _Sums:
     now: dict[str, Holding]
     later: dict[str, Holding]
     gone: set[str]
-    taken: dict[str, Allocation] = field(default_factory=dict)
+    taken: dict[str, Allocation]
 
     def stands(self, pod: Pod, seat: Berth) -> SeatStanding:
         """Return how one seat stands, and count on what it takes."""

@@ -239,3 +239,24 @@ def case_claims(case: Case, leaving: Collection[str]) -> list[tuple[str, str]]:
     known = {pod.uid for pod in case.pods}
     gone = {*leaving, *({one.uid for claim in case.claims for one in claim.reserved_for} - known)}
     return [("claim", claim.uid) for claim in case.claims if is_free_then(claim, gone)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(), st.data())
+def test_seats_of_a_gang_with_claims_break_no_rule(case: Case, data: st.DataObject) -> None:
+    """Claims of their own, or one that they share: its device is then chosen once."""
+    is_shared = data.draw(st.booleans())
+    claims = [claim for claim in case.claims if claim.uid != "wanted"]
+    wanted = [replace(case.claims[-1], uid=name, name=name) for name in (("a",) if is_shared else ("a", "b"))]
+    case = replace(case, claims=(*claims, *wanted))
+    gang = [
+        replace(a_claimant(f"g{name}", "a" if is_shared else name, priority=URGENT), gang="g", gang_size=2)
+        for name in ("a", "b")
+    ]
+    quay = case.quay()
+    found = propose(gang, quay, lambda pod: ())
+    if found is None:
+        return
+    assert violations(quay, found) == ()
+    assert len([choice for _, berth in found.seats for choice in berth.choices]) == len(wanted)
+    assert all(victim.priority < URGENT for victim in found.victims)

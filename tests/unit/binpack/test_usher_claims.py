@@ -265,3 +265,36 @@ async def test_what_is_free_already_of_a_seat_is_kept_from_the_moment_it_is_deci
             free(bridge, "low")
             await bridge.pass_s(2)
             assert pinned(bridge) == [("n1", ["n1-0", "n1-1"])]
+
+
+async def test_a_gang_with_claims_has_others_go_and_is_pinned_as_a_whole_once_all_its_devices_are_free():
+    async with running([a_node("n1", gpus=0), a_node("n2", gpus=0)]) as bridge:
+        publish(bridge, "n1", "n2")
+        for number, name in enumerate(("a", "b"), start=1):
+            bridge.world.desk.set_claim(held(name, f"n{number}", f"n{number}-0", f"uid-{name}"))
+            bridge.world.desk.set_claim(a_claim(f"wanted-{name}"))
+            bridge.see(tenant(name, f"n{number}"))
+        bridge.see(*(urgent(f"g{name}", f"wanted-{name}", gang="g", gang_size=2) for name in "ab"))
+        await bridge.pass_s(3)
+        assert sorted(calls(bridge)) == [("evict", "a"), ("evict", "b"), ("seat", "ga"), ("seat", "gb")]
+        bridge.catch_up()
+        bridge.lose("uid-a", "uid-b")
+        free(bridge, "a")
+        await bridge.pass_s(10)
+        assert bridge.writer.said("pin") == []
+        free(bridge, "b")
+        await bridge.pass_s(3)
+        assert sorted(what.node for what in bridge.writer.said("pin")) == ["n1", "n2"]
+
+
+async def test_members_that_share_a_claim_have_seats_where_its_device_is():
+    async with running([a_node("n1", gpus=0), a_node("n2", gpus=0)]) as bridge:
+        publish(bridge, "n1", "n2")
+        for number, name in enumerate(("a", "b"), start=1):
+            bridge.world.desk.set_claim(held(name, f"n{number}", f"n{number}-0", f"uid-{name}"))
+            bridge.see(tenant(name, f"n{number}"))
+        bridge.world.desk.set_claim(a_claim("common"))
+        bridge.see(*(urgent(f"g{name}", "common", gang="g", gang_size=2) for name in "ab"))
+        await bridge.pass_s(3)
+        assert len({what.node for what in bridge.writer.said("seat")}) == 1
+        assert len([name for verb, name in calls(bridge) if verb == "evict"]) == 1
