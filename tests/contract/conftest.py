@@ -15,6 +15,7 @@ from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import Options
 from fleet.kube.client import Client
 from tests.support.cluster import StartCluster, add_nodes, client_of
+from tests.support.dra import Pier
 from tests.support.quay import POOL, Quay
 
 HAND_OVER_S = 2
@@ -68,3 +69,29 @@ async def quay(harbour: Cluster, request: pytest.FixtureRequest) -> AsyncIterato
         await opened.open()
         yield opened
         await opened.close()
+
+
+@pytest.fixture(scope="session")
+def claims_cluster(start_cluster: StartCluster) -> Iterator[Cluster]:
+    """One control plane with policies, planner and extender for all tests of resource claims; nodes are their own."""
+    started = start_cluster("claims", Options())
+    yield started
+    started.down()
+
+
+@pytest.fixture
+async def pier(claims_cluster: Cluster) -> AsyncIterator[Pier]:
+    """A namespace of the test's own, with two nodes of 8 cores that have its name."""
+    name = f"claims-{next(_NUMBERS)}"
+    nodes = fake_nodes.uniform(2, is_sharing=False, prefix=name, gpus=0, milli_cpu=8000)
+    await add_nodes(claims_cluster, [replace(node, labels={POOL: name}) for node in nodes])
+    async with client_of(claims_cluster) as client:
+        quay = Quay(client, name, name)
+        await quay.open()
+        opened = Pier(quay)
+        await opened.open()
+        yield opened
+        await quay.close()
+        await opened.close()
+        for node in nodes:
+            await client.delete(f"/api/v1/nodes/{node.name}")

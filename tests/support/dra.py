@@ -171,3 +171,14 @@ def devices_of(claim: Mapping[str, Any]) -> list[str]:
 def reservers_of(claim: Mapping[str, Any]) -> list[str]:
     """Return the names of the pods that may use a claim."""
     return [one["name"] for one in claim.get("status", {}).get("reservedFor", [])]
+
+
+def nodes_of(pier: Pier) -> tuple[str, str]:
+    """Return the names of a test's two nodes."""
+    return f"{pier.quay.namespace}-0000", f"{pier.quay.namespace}-0001"
+
+
+async def publish_alike(pier: Pier, count: int) -> None:
+    """Publish as many equal devices on each of a test's nodes."""
+    for node in nodes_of(pier):
+        await pier.publish(node, [device(f"d{i}", {"index": i}) for i in range(count)])
