@@ -47,7 +47,7 @@ class View:
 
     def refresh(self) -> None:
         """Carry what changed in the ledger into the index."""
-        for name in sorted(self.ledger.take_changed() | self.desk.take_touched()):
+        for name in sorted(self.ledger.take_changed() | self.desk.changes.take_touched()):
             state = self.ledger.state(name)
             if state is None:
                 self._states.pop(name, None)

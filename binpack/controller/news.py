@@ -43,7 +43,7 @@ class News:
 
     def gather(self) -> bool:
         """Look whether anything happened; return True if something has since `take`."""
-        self._has_claim_room = self._desk.take_room() or self._has_claim_room
+        self._has_claim_room = self._desk.changes.take_room() or self._has_claim_room
         moved = [guest for guest, stamp in self._lonely.items() if self._company.stamp(guest) != stamp]
         for guest in moved:
             del self._lonely[guest]

@@ -51,7 +51,7 @@ class Nodes:
         Args:
             gated: UIDs of the pods that wait to be planned.
         """
-        for name in sorted(self._ledger.take_changed() | self._desk.take_touched()):
+        for name in sorted(self._ledger.take_changed() | self._desk.changes.take_touched()):
             try:
                 self.carry_over(name, gated)
             except Exception as error:

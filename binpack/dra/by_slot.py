@@ -137,7 +137,9 @@ class ClaimsBySlot:
         if column is None:
             if len(self._columns) >= _MOST_COLUMNS:
                 del self._columns[next(iter(self._columns))]
-            column = self._columns[wish.key] = _Column(np.zeros(0), np.zeros(0, np.bool_), self.desk.clock, set())
+            column = self._columns[wish.key] = _Column(
+                np.zeros(0), np.zeros(0, np.bool_), self.desk.changes.clock, set()
+            )
         more = count - len(column.cost)
         if more > 0:
             column.cost = np.concatenate([column.cost, np.full(more, np.inf)])
@@ -147,20 +149,20 @@ class ClaimsBySlot:
     def _renew(self, column: _Column, slots: Mapping[str, int]) -> None:
         """Forget what changed since the column was asked last."""
         desk = self.desk
-        if desk.clock - column.hoped_at >= _CHANGES_UNTIL_NEW_HOPE or column.at < desk.all_changed_at:
-            column.given_up, column.hoped_at = 0, desk.clock
-        if column.at < desk.all_changed_at:
+        if desk.changes.clock - column.hoped_at >= _CHANGES_UNTIL_NEW_HOPE or column.at < desk.changes.everywhere_at:
+            column.given_up, column.hoped_at = 0, desk.changes.clock
+        if column.at < desk.changes.everywhere_at:
             column.is_known[:] = False
             column.cost[:] = np.inf
             column.moved.clear()
-        elif column.at < desk.clock:
-            column.moved.update(desk.changed_since(column.at))
+        elif column.at < desk.changes.clock:
+            column.moved.update(desk.changes.since(column.at))
         for name in column.moved:
             slot = slots.get(name)
             if slot is not None:
                 column.is_known[slot] = False
                 column.cost[slot] = np.inf
-        column.at = desk.clock
+        column.at = desk.changes.clock
 
 
 _ORDER = {

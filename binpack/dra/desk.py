@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from binpack.dra.books import Books, BookView
+from binpack.dra.changes import Changes
 from binpack.dra.check import Published, check_claims
 from binpack.dra.choose import Alike, Chosen, Obstacle, Refused, Ways, choose, choose_each
 from binpack.dra.fitting import Fitting
@@ -41,6 +42,7 @@ class Desk:
     """Books of all claims, and the choice of devices for those that have none.
 
     Attributes:
+        changes: Where the books moved, and whether room came of it.
         releasing: Uids of claims whose devices are being taken back: nobody is planned on these meanwhile.
     """
 
@@ -56,9 +58,7 @@ class Desk:
         self.books = Books(self.pools)
         self.classes: dict[str, DeviceClass] = {}
         self.claims: dict[str, ResourceClaim] = {}
-        self.clock = 0
-        self._changed_at: dict[str, int] = {}
-        self.all_changed_at = 0
+        self.changes = Changes()
         self._fitting = Fitting(cpu_s)
         self._values = Values() if values is None else values
         self._uid_of: dict[tuple[str, str], str] = {}
@@ -68,8 +68,6 @@ class Desk:
         self._given_up: set[str] = set()
         self._kept: dict[str, tuple[ClaimChoice, ...]] = {}
         self.releasing: set[str] = set()
-        self._has_room = False
-        self._touched: set[str] = set()
         self._recorders: set[str] = set()
 
     # -- what the API shows ------------------------------------------------------------------------------------
@@ -124,7 +122,7 @@ class Desk:
         else:
             self.releasing.discard(claim.uid)
         if before is None or before.demand != claim.demand or before.is_terminating != claim.is_terminating:
-            self._has_room = True
+            self.changes.has_room = True
         self._rebook(claim.uid)
 
     def remove_claim(self, uid: str) -> None:
@@ -146,7 +144,7 @@ class Desk:
         """
         if self.pools.set_node(name, node_labels):
             self._fitting.forget(name)
-            self._moved(name)
+            self.changes.on(name)
         if recorded or recorder(name) in self._recorders:
             self._record(name, recorded)
 
@@ -154,7 +152,7 @@ class Desk:
         """Drop a node."""
         self.pools.remove_node(name)
         self._fitting.forget(name)
-        self._changed_at.pop(name, None)
+        self.changes.forget(name)
         self._record(name, ())
 
     # -- what was decided and does not show yet ----------------------------------------------------------------
@@ -184,12 +182,12 @@ class Desk:
 
     def give_back(self, choices: Iterable[ClaimChoice]) -> None:
         """Undo `take`; a claim that was not taken in thought, but has its devices, is imagined without them."""
-        had_room = self._has_room
+        had_room = self.changes.has_room
         for choice in choices:
             if self._planned.pop(choice.claim_uid, None) is None and choice.claim_uid in self.claims:
                 self._given_up.add(choice.claim_uid)
             self._rebook(choice.claim_uid)
-        self._has_room = had_room
+        self.changes.has_room = had_room
 
     def keep(self, pod_uid: str, choices: Iterable[ClaimChoice]) -> None:
         """Let these be the devices that are kept for a gated pod, until it is let go of with none."""
@@ -202,7 +200,7 @@ class Desk:
             del self._kept[pod_uid]
         results = [result for choice in choices for result in choice.allocation.results]
         self._book(keeper(pod_uid), results)
-        self._has_room |= not choices
+        self.changes.has_room |= not choices
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -351,28 +349,9 @@ class Desk:
                 found |= {one for one in self.books.holdings(result.id) if not one.startswith(_KEEPER)} - {claim.uid}
         return tuple(sorted(found))
 
-    def changed_since(self, clock: int) -> list[str]:
-        """Return the nodes that changed after a time of `clock`."""
-        found: list[str] = []
-        for name in reversed(self._changed_at):
-            if self._changed_at[name] <= clock:
-                break
-            found.append(name)
-        return found
-
     def reconsider(self) -> None:
         """Have everything judged anew that waits for claims."""
         self._all_moved()
-
-    def take_room(self) -> bool:
-        """Return True if devices became free, or claims plannable, since the last call."""
-        had, self._has_room = self._has_room, False
-        return had
-
-    def take_touched(self) -> set[str]:
-        """Return the nodes whose GPUs are held otherwise than at the last call."""
-        touched, self._touched = self._touched, set()
-        return touched
 
     # -- inside ------------------------------------------------------------------------------------------------
 
@@ -385,7 +364,7 @@ class Desk:
         allocation = self.allocation(claim) if claim is not None else self._planned.get(uid)
         moved = self._book(uid, allocation.results if allocation is not None else ())
         if moved and allocation is None:
-            self._has_room = True
+            self.changes.has_room = True
 
     def _book(self, holder: str, results: Iterable[DeviceResult]) -> bool:
         """Let these be all that somebody holds; return True if that moves anything."""
@@ -394,10 +373,10 @@ class Desk:
             pool = self.pools.pool(pool_id)
             nodes = pool.nodes if pool is not None else frozenset()
             if nodes is None:
-                self._everywhere()
+                self.changes.everywhere()
             else:
                 for node in nodes:
-                    self._moved(node)
+                    self.changes.on(node)
         return bool(moved)
 
     def _record(self, node: str, recorded: Iterable[str]) -> None:
@@ -408,30 +387,20 @@ class Desk:
         else:
             self._recorders.discard(holder)
         if self.books.book(holder, results):
-            self._moved(node)
+            self.changes.on(node)
 
     def _pool_moved(self, pool_id: PoolId, nodes: frozenset[str] | None) -> None:
         self.books.pool_changed(pool_id)
-        self._has_room = True
+        self.changes.has_room = True
         if nodes is None:
             self._all_moved()
             return
         for node in nodes:
-            self._moved(node)
-
-    def _moved(self, node: str) -> None:
-        self.clock += 1
-        self._changed_at.pop(node, None)
-        self._changed_at[node] = self.clock  # the latest last
-        self._touched.add(node)
-
-    def _everywhere(self) -> None:
-        self.clock += 1
-        self.all_changed_at = self.clock
+            self.changes.on(node)
 
     def _all_moved(self) -> None:
-        self._everywhere()
-        self._has_room = True
+        self.changes.everywhere()
+        self.changes.has_room = True
         self._fitting.clear()
 
 

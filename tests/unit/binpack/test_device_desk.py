@@ -61,7 +61,7 @@ def test_what_is_assumed_counts_until_it_shows_or_is_forgotten() -> None:
     desk.forget("p")
     assert offer(desk, a_claim("d")).obstacle is Obstacle.IN_USE
     desk.set_claim(claim)
-    assert desk.take_room()
+    assert desk.changes.take_room()
     assert names(offer(desk, a_claim("d"))) == ["a"]
 
 
