@@ -7,7 +7,7 @@ from typing import Final
 
 from binpack.books import Holding
 from binpack.check import check
-from binpack.check_seats import check_seats
+from binpack.controller.proof import is_leaving, unproven
 from binpack.controller.shares import standing_of
 from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
@@ -66,7 +66,7 @@ class WorldView:
 
     def leaves(self, uid: str) -> bool:
         """Return True if a pod leaves already, or is gone."""
-        return uid in self._going or _is_leaving(self._world, uid)
+        return is_leaving(self._world, uid, self._going)
 
     def allows(self, pod: Pod, name: str) -> bool:
         """Return True if no rule between pods forbids the node as it is now."""
@@ -151,11 +151,7 @@ def seat_by_preemption(
     proposal = propose(unit, view, budgets_of, may_break=may_break)
     if proposal is None:
         return None, ()
-    nodes = {berth.node: node for _, berth in proposal.seats if (node := view.open_node(berth.node)) is not None}
-    staying = {name: view.staying(name) for name in nodes}
-    users = (one.uid for claim in world.desk.claims.values() for one in claim.reserved_for)
-    published = world.desk.published(nodes, going={uid for uid in users if view.leaves(uid)})
-    wrong = check_seats(proposal.seats, proposal.victims, nodes, staying, published)
+    wrong = unproven(world, proposal.seats, proposal.victims, world.together.going(now_s))
     return (None if wrong else proposal), wrong
 
 
@@ -170,7 +166,7 @@ def seat_standings(world: World, budgets_of: BudgetsOf, now_s: float, *, may_bre
             continue
         mine = {pod.uid for pod in pods}
         held = {uid: holding for uid, holding in world.ledger.holdings_on(name).items() if uid not in mine}
-        floor = Floor(state.node, world.desk, leaves=lambda uid: uid in going or _is_leaving(world, uid), apart=mine)
+        floor = Floor(state.node, world.desk, leaves=lambda uid: is_leaving(world, uid, going), apart=mine)
         standings = settle(
             floor, held, world.tenants, pods, budgets_of, leaving=going, may_break=may_break, taken=taken
         )
@@ -185,11 +181,3 @@ def keep_devices(world: World, standings: Mapping[str, SeatStanding]) -> None:
     for uid, standing in standings.items():
         if uid not in world.away:
             world.desk.keep(uid, standing.choices)
-
-
-def _is_leaving(world: World, uid: str) -> bool:
-    """Return True for a pod that is on its way out, or of which nothing is known any more: its claims become free."""
-    tenant = world.tenants.get(uid)
-    if tenant is not None:
-        return tenant.is_terminating
-    return uid not in world.pods and world.ledger.berth_of(uid) is None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from binpack.controller.budget_feed import Budgets
@@ -28,6 +28,7 @@ from binpack.controller.preempting import (
     seat_by_preemption,
     seat_standings,
 )
+from binpack.controller.proof import unproven_step
 from binpack.controller.rolls import call_rolls
 from binpack.controller.together import GroupStep, Step
 from binpack.controller.welcome import is_left_by_others, unwelcome
@@ -35,6 +36,7 @@ from binpack.controller.world import World
 from binpack.controller.writer import Outcome, PodWriter
 from binpack.gangs.place import Refusal
 from binpack.gangs.roll import Key, key_of
+from binpack.preemption.seats import SeatStanding
 from fleet.clock import Clock
 from fleet.kube.events import EventRecorder
 from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
@@ -211,11 +213,22 @@ class Usher:
                 case Step.GIVE_UP:
                     self._give_up(step)
                 case Step.EVICT if self._preempts and self._budgets.is_known:
-                    for victim, preemptor in step.victims:
-                        world.together.asked(victim.uid, now_s)
-                        self._start(self._evictor.ask(victim, preemptor))
+                    self._have_go(step, found, now_s)
                 case _:
                     pass
+
+    def _have_go(self, step: GroupStep, found: Mapping[str, SeatStanding], now_s: float) -> None:
+        """Ask those to go who are due, if the seats of the group hold without all who are to go for it."""
+        together = self._world.together
+        violations = unproven_step(self._world, step.pods, found, together.going(now_s))
+        self._note(violations, "nobody goes for a seat")
+        if violations:
+            why = f"the seat would not hold: {violations[0].rule}"
+            self._give_up(replace(step, step=Step.GIVE_UP, detail=why, pause_s=_NOBODY_TO_GO_PAUSE_S))
+            return
+        for victim, preemptor in step.victims:
+            together.asked(victim.uid, now_s)
+            self._start(self._evictor.ask(victim, preemptor))
 
     def _pin(self, berths: Sequence[tuple[Pod, Berth]]) -> None:
         placements = tuple(Placement(pod_uid=pod.uid, berth=berth) for pod, berth in berths)

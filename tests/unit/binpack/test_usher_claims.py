@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from binpack.controller import usher
 from fleet.dra import DeviceClass
 from fleet.plan import Reason
 from fleet.pod import Berth
@@ -298,3 +299,24 @@ async def test_members_that_share_a_claim_have_seats_where_its_device_is():
         await bridge.pass_s(3)
         assert len({what.node for what in bridge.writer.said("seat")}) == 1
         assert len([name for verb, name in calls(bridge) if verb == "evict"]) == 1
+
+
+async def test_nobody_is_asked_to_go_for_a_seat_that_would_not_hold(monkeypatch):
+    """Whatever the search of victims believes: another pod has the device."""
+    right = usher.seat_standings
+
+    def wrong(world, *args, **words):
+        found = right(world, *args, **words)
+        innocent = world.tenants.get("uid-idle")
+        return {uid: replace(one, victims=(innocent,)) if one.victims else one for uid, one in found.items()}
+
+    monkeypatch.setattr(usher, "seat_standings", wrong)
+    async with running([a_node("n1", gpus=0)]) as bridge:
+        publish(bridge, "n1")
+        bridge.world.desk.set_claim(held("low", "n1", "n1-0", "uid-low"))
+        bridge.world.desk.set_claim(a_claim("wanted"))
+        bridge.see(tenant("low"), tenant("idle"))
+        bridge.see(urgent())
+        await bridge.pass_s(5)
+        assert [name for verb, name in calls(bridge) if verb == "evict"] == []
+        assert len(bridge.writer.said("unseat")) == 1
