@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from binpack.config import PlannerSettings
 from binpack.controller.metrics import PlannerMetrics
-from binpack.controller.shares import contended_order
+from binpack.controller.queueing import turn_order
 from binpack.controller.world import World
 from binpack.planner import draft, filled, improve, question_of, verified
 from binpack.solver.instance import Budget
@@ -44,7 +44,7 @@ class Decider:
         # Each pod teaches the demand mix once: those that wait were counted when they came.
         world.index.learn(pod for pod in batch if pod.uid not in world.waiting)
         plans = [draft(world.index, batch)]
-        in_turn = contended_order(world, batch) if plans[0].unplaced else None
+        in_turn = turn_order(world, batch) if plans[0].unplaced else None
         if in_turn is not None:
             # Who is left out is a matter of fairness now: the solver would seat as much demand as fits, whoever asks.
             plans, improved = [draft(world.index, in_turn, in_turn=True)], None

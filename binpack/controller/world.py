@@ -225,6 +225,11 @@ class World:
                 found.append(pod)
         return found
 
+    def waited_s(self, uid: str) -> float:
+        """Return for how long the pod has waited for room; 0 where it does not."""
+        record = self.waiting.get(uid)
+        return 0.0 if record is None or record.reason not in CAPACITY else self._now_s() - record.since_s
+
     def take_batch(
         self, most: int, *, order: Callable[[Iterable[Pod]], list[Pod] | None] = lambda _: None
     ) -> tuple[Pod, ...]:

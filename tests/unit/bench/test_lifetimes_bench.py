@@ -69,3 +69,13 @@ def test_ours_with_moves_is_our_policy_with_a_budget_below_one_percent() -> None
     assert 0 < setting.moves_ratio < 0.01
     assert setting.problems() == []
     assert setting_of("fgd", 3, 1.0, 2.0).moves_ratio == 0
+
+
+def test_order_and_policy_can_be_told_apart() -> None:
+    settings = {name: setting_of(name, 3, 1.0, 2.0) for name in ("berthmaster", "ours,arrival", "fgd", "fgd,in-turn")}
+    assert {name: (one.policy, one.is_in_turn) for name, one in settings.items()} == {
+        "berthmaster": ("berthmaster", True),
+        "ours,arrival": ("berthmaster", False),
+        "fgd": ("fgd", False),
+        "fgd,in-turn": ("fgd", True),
+    }

@@ -121,9 +121,9 @@ def test_one_gpu_one_pod_at_a_time_is_a_plain_queue() -> None:
     assert result.stranded_gpu_hours == pytest.approx(0.0)
 
 
-def a_queue(nodes: Sequence[str]) -> Queue:
+def a_queue(nodes: Sequence[str], *, is_in_turn: bool = False) -> Queue:
     shapes = [shape_of(pod("x", ask=ask)) for ask in (chosen(), chosen(2), share(400), chosen(models=("T4",)), None)]
-    return Queue([seat(name, (1000, 1000), cpu=4).node for name in nodes], shapes)
+    return Queue([seat(name, (1000, 1000), cpu=4).node for name in nodes], shapes, is_in_turn=is_in_turn)
 
 
 def test_who_has_waited_longest_of_those_that_fit_is_first() -> None:
@@ -132,22 +132,40 @@ def test_who_has_waited_longest_of_those_that_fit_is_first() -> None:
     queue.take(held, Berth(node="n", devices=("0",)))
     for number, ask in enumerate((chosen(2), chosen(models=("T4",)), chosen(), share(400))):
         queue.add(Waiting(number, 0.0, pod(f"w{number}", ask=ask), 1.0))
-    first = queue.pop_fitting("n")
+    first = queue.pop_fitting("n", 0.0)
     assert first is not None
     assert first.pod.name == "w2", "two devices are not free, and no T4 is there"
     queue.take(first.pod, Berth(node="n", devices=("1",)))
-    second = queue.pop_fitting("n")
+    second = queue.pop_fitting("n", 0.0)
     assert second is not None
     assert second.pod.name == "w3"
-    assert queue.pop_fitting("n") is None
+    assert queue.pop_fitting("n", 0.0) is None
     assert len(queue) == 2
     queue.give_back(held, Berth(node="n", devices=("0",)))
     queue.give_back(first.pod, Berth(node="n", devices=("1",)))
-    third = queue.pop_fitting("n")
+    third = queue.pop_fitting("n", 0.0)
     assert third is not None
     assert third.pod.name == "w0"
     assert queue.is_waiting(pod("y", ask=chosen(models=("T4",))))
     assert not queue.is_waiting(pod("y", ask=chosen()))
+
+
+def test_the_big_go_first_as_with_the_planner_until_a_small_one_has_waited_much_longer() -> None:
+    for hours, expected in ((19.0, "pair"), (21.0, "share")):
+        queue = a_queue(["n"], is_in_turn=True)
+        queue.add(Waiting(0, 0.0, pod("share", ask=share(400)), 1.0))
+        queue.add(Waiting(1, HOUR_S * (hours - 1), pod("pair", ask=chosen(2)), 1.0))
+        first = queue.pop_fitting("n", HOUR_S * hours)
+        assert first is not None
+        assert first.pod.name == expected, "with a core each, 4.46 times the demand: 19.9 times as long"
+
+
+def test_ours_takes_pods_in_turn_and_published_policies_by_arrival() -> None:
+    assert LifeSetting().is_in_turn
+    assert not LifeSetting(policy="fgd").is_in_turn
+    assert not LifeSetting(order="arrival").is_in_turn
+    assert LifeSetting(policy="fgd", order="in turn").is_in_turn
+    assert LifeSetting(order="best").problems() == ["order 'best' is none of own, arrival, in turn"]
 
 
 def test_the_meter_counts_only_what_comes_after_the_warm_up() -> None:
