@@ -65,6 +65,7 @@ def proposed(
     pods = {pod.uid: pod for pod in batch}
     for placement in plan.placements:
         view.ledger.assume(pods[placement.pod_uid], placement.berth)
+        view.desk.assume(placement.pod_uid, placement.berth.choices)
     view.refresh()
     known = tuple(budgets)
     covering = partial(budgets_of, budgets=known)

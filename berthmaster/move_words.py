@@ -68,8 +68,11 @@ def _name(pods: Mapping[str, Pod], uid: str) -> str:
 
 
 def _berth(berth: Berth) -> dict[str, Any]:
-    return {"node": berth.node, "devices": list(berth.devices)}
+    claimed = [list(result.id) for choice in berth.choices for result in choice.allocation.results]
+    return {"node": berth.node, "devices": list(berth.devices), "claimed": claimed}
 
 
 def _text(berth: Berth) -> str:
-    return f"{berth.node}[{','.join(berth.devices)}]" if berth.devices else berth.node
+    claimed = ("/".join(result.id) for choice in berth.choices for result in choice.allocation.results)
+    devices = ",".join((*berth.devices, *claimed))
+    return f"{berth.node}[{devices}]" if devices else berth.node
