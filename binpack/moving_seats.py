@@ -34,7 +34,7 @@ class MovingSeats:
             pod: As the API shows it, or as it will once what was decided is written.
             holds: Whether it holds a berth.
         """
-        if pod.moving_to is not None and pod.is_live:
+        if pod.moving_to is not None and pod.is_live and not pod.gates:  # who stands nowhere cannot move
             self._assumed.discard(pod.uid)
             yield self._want(pod, pod.moving_to)
         elif pod.uid not in self._assumed and self._wanted.pop(pod.uid, None) is not None:

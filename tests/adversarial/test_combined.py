@@ -11,7 +11,7 @@ from binpack.repack.occupants import is_known
 from binpack.repack.values import Movable
 from fleet import labels
 from fleet.company import Guest, PodTerm, Selector, Spread
-from fleet.constraints import Requirement
+from fleet.constraints import NodeConstraints, Requirement
 from fleet.dra import PodClaim
 from fleet.plan import Reason
 from fleet.pod import Berth
@@ -205,3 +205,12 @@ async def test_a_fault_while_devices_are_allocated_loses_nobody():
         await bridge.pass_s(5)
         assert bridge.writer.said("pin") == [Berth(node="n1")]
         assert bridge.value("berthmaster_faults_total", where="write") == 1
+
+
+async def test_a_gated_pod_keeps_no_room_by_saying_that_it_moves():
+    async with running([a_host(gpus=1)]) as bridge:
+        forged = a_pod("forged", whole=1, constraints=NodeConstraints(node_selector=(("none", "such"),)))
+        bridge.see(replace(forged, moving_to=Berth(node="n1", devices=("0",)), moving_by="eviction"))
+        bridge.see(a_pod("other", whole=1))
+        await bridge.pass_s(5)
+        assert bridge.writer.said("pin") == [Berth(node="n1", devices=("0",))]
