@@ -156,6 +156,7 @@ class _Search:
     shared: dict[DeviceId, dict[str, int]] = field(default_factory=dict)
     sharers: dict[DeviceId, int] = field(default_factory=dict)
     drawn: dict[PoolId, dict[tuple[str, str], int]] = field(default_factory=dict)
+    used: dict[PoolId, dict[tuple[str, str], int]] = field(default_factory=dict)  # `drawn` beside what is held
     alike: Alike | None = None
     accept: Callable[[], bool] | None = None
 
@@ -265,9 +266,21 @@ class _Search:
         """Return what is drawn of the pool, held or taken in this search."""
         if not cell.device.uses:
             return _NOTHING
-        held = self.books.counters(cell.pool.id)
-        more = self.drawn.get(cell.pool.id)
-        return {key: held.get(key, 0) + more.get(key, 0) for key in {*held, *more}} if more else held
+        pool_id = cell.pool.id
+        more = self.drawn.get(pool_id)
+        if not more:
+            return self.books.counters(pool_id)
+        known = self.used.get(pool_id)
+        if known is None:
+            known = self.used[pool_id] = dict(self.books.counters(pool_id))
+            for key, amount in more.items():
+                known[key] = known.get(key, 0) + amount
+        return known
+
+    def _draw(self, cell: Cell, sign: int = 1) -> None:
+        """Note that a device begins to draw on its pool's counters, or ends."""
+        draw(self.drawn.setdefault(cell.pool.id, {}), cell, sign)
+        self.used.pop(cell.pool.id, None)
 
     def _consumed(self, cell: Cell) -> dict[str, int]:
         held = self.books.consumed(cell.id)
@@ -314,7 +327,7 @@ class _Search:
         if way.option.is_admin:
             return pick
         if began and cell.device.uses:
-            draw(self.drawn.setdefault(cell.pool.id, {}), cell)
+            self._draw(cell)
         if cell.device.is_multiple:
             used = self.shared.setdefault(cell.id, {})
             for name, amount in more.items():
@@ -332,7 +345,7 @@ class _Search:
         if pick.way.option.is_admin:
             return
         if pick.began and cell.device.uses:
-            draw(self.drawn[cell.pool.id], cell, -1)
+            self._draw(cell, -1)
         if cell.device.is_multiple:
             for name, amount in pick.more.items():
                 self.shared[cell.id][name] -= amount

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from binpack.dra.desk import Desk
-from binpack.dra.pools import Cell, Reach
+from binpack.dra.pools import Cell, PoolId, Reach
 from binpack.dra.shown import recorded_on, with_held
 from binpack.dra.wants import Want, Way
 from binpack.dra.wishes import MOST_RESERVERS, Pending
@@ -24,6 +25,7 @@ from fleet.pod import Pod
 
 # Ways to choose devices on one node that are looked at.
 _MOST_WAYS: Final = 16
+_CELLS_PER_STEP: Final = 4
 
 
 def pending(desk: Desk, unit: Sequence[Pod]) -> Pending | None:
@@ -60,6 +62,25 @@ def clashes(placements: Iterable[Placement]) -> bool:
     return not claimed.isdisjoint(recorded)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Known:
+    """What does not change about a node's devices: which look alike to the gang's claims, by a number for each look.
+
+    Attributes:
+        reach: The devices that this is about.
+        number_of: By device that some claim could have.
+        own: Those of them that no other node reaches.
+        pools: With counters on which devices here draw.
+        common: What counts beside `own`.
+    """
+
+    reach: Reach
+    number_of: dict[DeviceId, int] = field(default_factory=dict)
+    own: list[tuple[Cell, int]] = field(default_factory=list)
+    pools: tuple[PoolId, ...] = ()
+    common: Hashable = None
+
+
 class GangClaims:
     """The claims of one gang's unit, all of which can be planned."""
 
@@ -85,7 +106,8 @@ class GangClaims:
         # Cards that pods hold by record are nobody's by claim, so their names count where members do both.
         self._by_name = any(pod.ask is not None for pod in unit)
         self._taken: list[tuple[Sequence[ClaimChoice], NodeState]] = []
-        self._static: dict[str, tuple[Reach, dict[DeviceId, tuple[Hashable, ...]]]] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._nodes: dict[str, _Known] = {}
 
     # -- members -----------------------------------------------------------------------------------------------
 
@@ -127,24 +149,15 @@ class GangClaims:
 
     def looks(self, node: str) -> Hashable:
         """Return everything that counts of a node's devices for these claims, as they are now."""
-        books = self._desk.books
+        books, known = self._desk.books, self._known(node)
         cards: Counter[Hashable] = Counter()
-        pools: dict[tuple[str, str], Hashable] = {}
-        for cell in self._desk.pools.reach(node).cells:
-            looks = self._looks(node, cell)
-            if cell.device.uses:
-                drawn = tuple(sorted(books.counters(cell.pool.id).items()))
-                pools[cell.pool.id] = (
-                    drawn,
-                    tuple(sorted((k, *sorted(v.items())) for k, v in cell.pool.counters.items())),
-                )
-            if looks is None:
-                continue
-            # What others reach, too, is in the same state for all of them.
-            is_own = cell.where.node == node
-            state = (books.is_whole_held(cell.id), tuple(sorted(books.consumed(cell.id).items()))) if is_own else ()
-            cards[(looks, state)] += 1
-        return frozenset(cards.items()), tuple(pools.values())
+        for cell, look in known.own:
+            if books.is_held(cell.id):
+                cards[look, books.is_whole_held(cell.id), frozenset(books.consumed(cell.id).items())] += 1
+            else:
+                cards[look] += 1
+        drawn = tuple(frozenset(books.counters(pool_id).items()) for pool_id in known.pools)
+        return frozenset(cards.items()), drawn, known.common
 
     def bound(self, node: str) -> tuple[bool, ...]:
         """Return which of the claims that have devices by now can be used on the node."""
@@ -163,41 +176,67 @@ class GangClaims:
         wish = self._desk.wish(pod)
         if isinstance(wish, Pending):
             return (), True
-        found = self._desk.each(node, wish, lambda cell: self._looks(node, cell) or cell.id, _MOST_WAYS)
+        numbers = self._known(node).number_of
+        found = self._desk.each(node, wish, lambda cell: numbers.get(cell.id, cell.id), _MOST_WAYS)
         return found.choices, found.is_all
 
-    def _looks(self, node: str, cell: Cell) -> tuple[Hashable, ...] | None:
-        """Return what counts of a device, whoever has it; None where no claim of the gang could have it."""
-        reach = self._desk.pools.reach(node)
-        known = self._static.get(node)
-        if known is None or known[0] is not reach:
-            known = self._static[node] = (reach, self._all_looks(node, reach))
-        return known[1].get(cell.id)
+    def cards(self, node: str) -> dict[str, int]:
+        """Return by id which of a node's cards look how to claims, where members hold cards by record, too."""
+        if not self._by_name:
+            return {}
+        numbers = self._known(node).number_of
+        return {name: n for (driver, _, name), n in numbers.items() if driver.startswith(labels.DRA_GPU_DRIVERS)}
 
-    def _all_looks(self, node: str, reach: Reach) -> dict[DeviceId, tuple[Hashable, ...]]:
+    def steps(self, node: str) -> int:
+        """Return what a member costs the search on a node, in steps of a member without claims."""
+        return 1 + len(self._desk.pools.reach(node).cells) // _CELLS_PER_STEP
+
+    def _known(self, node: str) -> _Known:
+        """Return what does not change about a node's devices while they are the same."""
+        reach = self._desk.pools.reach(node)
+        known = self._nodes.get(node)
+        if known is None or known.reach is not reach:
+            known = self._nodes[node] = self._looked_at(node, reach)
+        return known
+
+    def _looked_at(self, node: str, reach: Reach) -> _Known:
         fits: dict[DeviceId, list[int]] = {}
         for way, number in self._ways.items():
             for cell in self._desk.suitable(node, way):
                 fits.setdefault(cell.id, []).append(number)
-        places: dict[tuple[str, str], int] = {}
-        found: dict[DeviceId, tuple[Hashable, ...]] = {}
+        known = _Known(reach=reach)
+        common: Counter[int] = Counter()
+        places: dict[PoolId, int] = {}
         for cell in reach.cells:
-            place = places.setdefault(cell.pool.id, len(places))
+            device = cell.device
+            if device.uses:
+                places.setdefault(cell.pool.id, len(places))
             if cell.id not in fits:
                 continue
-            device = cell.device
             values = [device.attributes.get(one) for one in self._attributes]
             is_own = cell.where.node == node
             is_card = self._by_name and cell.id[0].startswith(labels.DRA_GPU_DRIVERS)
-            found[cell.id] = (
+            look = (
                 tuple(fits[cell.id]),
                 tuple((type(value).__name__, value) for value in values),
                 device.is_multiple,
                 tuple(sorted((name, one.value) for name, one in device.capacity.items())),
-                (place, device.uses) if device.uses else (),
-                cell.id[2] if is_card and is_own else () if is_own else cell.id,
+                (places[cell.pool.id], device.uses) if device.uses else (),
+                (cell.id[2] if is_card else "") if is_own else cell.id,
             )
-        return found
+            number = known.number_of[cell.id] = self._numbers.setdefault(look, len(self._numbers))
+            if is_own:
+                known.own.append((cell, number))
+            else:
+                common[number] += 1  # it is in the same state for all who reach it
+        known.pools = tuple(places)
+        totals = tuple(
+            frozenset((name, frozenset(amounts.items())) for name, amounts in pool.counters.items())
+            for pool in (self._desk.pools.pool(pool_id) for pool_id in places)
+            if pool is not None
+        )
+        known.common = (frozenset(common.items()), totals)
+        return known
 
     # -- books -------------------------------------------------------------------------------------------------
 

@@ -157,15 +157,15 @@ def _nodes(index: Index, state_of: StateOf, kinds: Sequence[Sequence[Pod]]) -> t
     is_all = True
     for members in kinds:
         most = len(members) + _SPARE_NODES
-        options = index.options(members[0], most)
+        found = index.nearest(members[0], most)
         before = -1
-        while members[0].resource_claims and before < len(options) < most:
+        while members[0].resource_claims and before < len(found) < most:
             # Claims are looked for on a few more nodes at every question.
-            before, options = len(options), index.options(members[0], most)
-        is_all = is_all and len(options) < most
-        names.update(dict.fromkeys(option.berth.node for option in options))
-    found = [state for state in map(state_of, names) if state is not None]
-    return found, is_all and len(found) == len(names)
+            before, found = len(found), index.nearest(members[0], most)
+        is_all = is_all and len(found) < most
+        names.update(dict.fromkeys(found))
+    states = [state for state in map(state_of, names) if state is not None]
+    return states, is_all and len(states) == len(names)
 
 
 def _refused(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice
@@ -15,6 +15,7 @@ from fleet.pod import Berth, Pod
 
 # Ways to choose devices on one node that are looked at; a node of eight like devices has one.
 _MOST_WAYS: Final = 64
+_NOTHING: Final[Mapping[str, int]] = {}
 KNOWN_KINDS: Final = frozenset({AskKind.CLASSIC, AskKind.CHOSEN, AskKind.SHARE})
 
 
@@ -61,8 +62,14 @@ def room_of(state: NodeState, kinds: Sequence[Pod], claimable: Hashable = None) 
     return Room(state=state, allowed=allowed, limits=[-1] * len(kinds), claimable=claimable)
 
 
-def ways(pod: Pod, state: NodeState) -> tuple[tuple[str, ...], ...]:
-    """Return the choices of devices that differ in what they leave, tightest first; () where the pod does not fit."""
+def ways(pod: Pod, state: NodeState, apart: Mapping[str, int] = _NOTHING) -> tuple[tuple[str, ...], ...]:
+    """Return the choices of devices that differ in what they leave, tightest first; () where the pod does not fit.
+
+    Args:
+        pod: Who asks.
+        state: What is free.
+        apart: Numbers of devices, by id, that tell such apart as are alike otherwise.
+    """
     if missing(pod, state):
         return ()
     ask = pod.ask
@@ -72,15 +79,18 @@ def ways(pod: Pod, state: NodeState) -> tuple[tuple[str, ...], ...]:
     free.sort(key=lambda device: (device.free_milli, device.device.model, device.free_mib or 0))
     found: dict[tuple[object, ...], tuple[str, ...]] = {}
     for chosen in islice(combinations(free, ask.count), 16 * _MOST_WAYS):
-        found.setdefault(tuple(map(_looks, chosen)), tuple(device.device.id for device in chosen))
+        looks = tuple((_looks(device), apart.get(device.device.id)) for device in chosen)
+        found.setdefault(looks, tuple(device.device.id for device in chosen))
         if len(found) == _MOST_WAYS:
             break
     return tuple(found.values())
 
 
-def has_few_ways(pod: Pod, state: NodeState) -> bool:
+def has_few_ways(pod: Pod, state: NodeState, apart: Mapping[str, int] = _NOTHING) -> bool:
     """Return True if `ways` names all the choices there are."""
-    return len(state.devices) <= 8 or pod.ask is None or pod.ask.count == 1 or len({*map(_looks, state.devices)}) == 1
+    if pod.ask is None or pod.ask.count == 1 or len(state.devices) <= (7 if apart else 8):
+        return True
+    return len({(_looks(device), apart.get(device.device.id)) for device in state.devices}) == 1
 
 
 class Want:

@@ -22,7 +22,6 @@ from fleet.pod import Berth, Pod
 
 _FIRST_TRY: Final = 250
 _LONGER: Final = 1.5  # each try has this many times the steps of the one before
-_STEPS_PER_CLAIMANT: Final = 4  # what a member with resource claims costs, in steps of one without
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,14 +175,15 @@ class _Search:
         """Seat one of the kind on one node in every way that differs, and go on from there."""
         place, pod = ranked[rank], self._kinds[kind][-self._needed[kind]]
         room = self._rooms[place]
-        self.left_ways_out = self.left_ways_out or not has_few_ways(pod, room.state)
-        for devices in ways(pod, room.state):
+        apart = self._claims.cards(room.state.node.name) if self._claims is not None else {}
+        self.left_ways_out = self.left_ways_out or not has_few_ways(pod, room.state, apart)
+        for devices in ways(pod, room.state, apart):
             state = booked(pod, Berth(node=room.state.node.name, devices=devices), room.state)
             for choices in self._choices(pod, room):
                 if self.steps >= self._stop_at:
                     self.was_cut = True
                     return False
-                self.steps += 1 if not pod.resource_claims else _STEPS_PER_CLAIMANT
+                self.steps += 1 if self._claims is None else self._claims.steps(room.state.node.name)
                 after = self._booked(room, state, choices)
                 if self._enter(kind, place, room, after, open_kinds):
                     self._seats.append(_Seat(kind, place, devices, choices))

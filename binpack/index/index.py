@@ -185,6 +185,15 @@ class Index:
         ranked = slots[np.lexsort((self._arrays.order[slots], cost[slots]))][:most]
         return [self._placement(pod, int(slot), float(cost[slot]), int(position[slot])) for slot in ranked]
 
+    def nearest(self, pod: Pod, most: int) -> list[str]:
+        """Return the names of the nodes of `options`, without choosing anything on them."""
+        if pod.problems or most < 1:
+            return []
+        cost, _ = self._costs(room.bounded(pod))
+        slots = np.flatnonzero(cost < np.inf)
+        ranked = slots[np.lexsort((self._arrays.order[slots], cost[slots]))][:most]
+        return [self._arrays.name(slot) for slot in ranked.tolist()]
+
     def potential(self) -> float:
         """Return the sum of Phi over all nodes, milli-GPU: the lower, the better what is free can still be used."""
         self._tables.refresh()
