@@ -29,7 +29,7 @@ _HUGE: Final = 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Underway:
-    """Those on their way, as one pod sees them: without itself.
+    """Those on their way, as a pod sees them that is none of them.
 
     Attributes:
         at: Per guest how many are on their way to which row.
@@ -60,14 +60,11 @@ def underway(roster: Roster, parts: Iterable[Coming], pod: Pod) -> Underway | No
             for name, many in places.items():
                 if (row := roster.rows.get(name, -1)) >= 0:
                     there[row] += many
-        own = part.node_of(pod.uid)
-        if own is not None and (row := roster.rows.get(own, -1)) >= 0 and pod.guest in at:
-            at[pod.guest][row] -= 1
     minded = [
         (other, roster.rows[node])
         for part in known
         for uid, other in part.minded.items()
-        if uid != pod.uid and (node := part.node_of(uid)) in roster.rows and node is not None
+        if (node := part.node_of(uid)) in roster.rows and node is not None
     ]
     return Underway(at=at, minded=minded)
 
