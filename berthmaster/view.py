@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 from binpack.controller.claim_feed import ClaimFeed, SliceListener
 from binpack.dra.desk import Desk
-from binpack.dra.shown import recorded_on, with_held
 from binpack.feed import Feed
 from binpack.index import Index
 from binpack.ledger import Ledger
@@ -54,8 +53,7 @@ class View:
                 self.index.remove_node(name)
                 self.desk.remove_node(name)
             else:
-                self.desk.set_node(name, state.node.labels, recorded_on(state))
-                state = with_held(state, self.desk.held_on(name))
+                state = self.desk.shown(state)
                 self._states[name] = state
                 self.index.set_node(state)
 

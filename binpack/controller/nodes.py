@@ -9,7 +9,6 @@ from binpack.company import Company
 from binpack.controller.growth import has_grown
 from binpack.controller.yard import Yard
 from binpack.dra.desk import Desk
-from binpack.dra.shown import recorded_on, with_held
 from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.state import NodeState
@@ -70,8 +69,7 @@ class Nodes:
             self._register.remove_node(name)
             self._drop(name)
             return
-        self._desk.set_node(name, state.node.labels, recorded_on(state))
-        state = with_held(state, self._desk.held_on(name))
+        state = self._desk.shown(state)
         self._company.set_node(state)
         self._register.set_node(state)
         old = self._states.get(name)

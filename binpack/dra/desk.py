@@ -18,10 +18,11 @@ from binpack.dra.choose import Alike, Chosen, Obstacle, Refused, Ways, choose, c
 from binpack.dra.fitting import Fitting
 from binpack.dra.pools import Cell, PoolId, Pools
 from binpack.dra.selectors import Trouble
-from binpack.dra.shown import recorded_results
+from binpack.dra.shown import recorded_on, recorded_results, with_held
 from binpack.dra.value import Values
 from binpack.dra.wants import Way
 from binpack.dra.wishes import Pending, Wish, wish_of
+from binpack.state import NodeState
 from fleet import labels
 from fleet.dra import (
     Allocation,
@@ -147,6 +148,11 @@ class Desk:
             self.changes.on(name)
         if recorded or recorder(name) in self._recorders:
             self._record(name, recorded)
+
+    def shown(self, state: NodeState) -> NodeState:
+        """Take a new or changed node; return it as it is once the GPUs that claims hold count as used."""
+        self.set_node(state.node.name, state.node.labels, recorded_on(state))
+        return with_held(state, self.held_on(state.node.name))
 
     def remove_node(self, name: str) -> None:
         """Drop a node."""
