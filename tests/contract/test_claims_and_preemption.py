@@ -78,8 +78,9 @@ async def prepare(pier: Pier, *nodes: str) -> None:
     await pier.add_template("each", [request("gpu", pier.device_class)])
 
 
-async def add(pier: Pier, name: str, *, app: str = "", finalizer: str = "", **words: Any) -> None:
-    meta: dict[str, Any] = {"labels": {"app": app or name}}
+async def add(pier: Pier, name: str, *, gang: str = "", finalizer: str = "", **words: Any) -> None:
+    marks = {labels.GANG: gang, labels.GANG_SIZE: "2"} if gang else {}
+    meta: dict[str, Any] = {"labels": {"app": name, **marks}}
     if finalizer:
         meta["finalizers"] = [finalizer]
     await pier.add_pod(name, template="each", metadata=meta, **words)
@@ -223,4 +224,20 @@ async def test_an_urgent_pod_gets_the_gpu_that_another_held_by_a_claim(pier: Pie
     assert gates_of(pod) == []
     gone = "low" if node_of(pod) == node else "whole"
     assert await pier.quay.pod(gone) == {}
+    await no_device_is_given_twice(pier)
+
+
+async def test_a_gang_with_claims_has_others_go_on_both_nodes_and_is_bound_as_a_whole(pier: Pier) -> None:
+    await prepare(pier, *nodes_of(pier))
+    for name in ("low-a", "low-b"):
+        await add(pier, name)
+    await pier.quay.all_bound(2)
+    for name in ("gang-a", "gang-b"):
+        await add(pier, name, gang="train", priorityClassName=URGENT)
+    pods = [await pier.quay.bound(name, within_s=90.0) for name in ("gang-a", "gang-b")]
+    assert {node_of(pod) for pod in pods} == set(nodes_of(pier))
+    assert [await pier.quay.pod(name) for name in ("low-a", "low-b")] == [{}, {}]
+    for pod in pods:
+        claim = await claim_of(pier, pod["metadata"]["name"])
+        assert devices_of(claim) == [f"on-{node_of(pod)[-4:]}"]
     await no_device_is_given_twice(pier)
