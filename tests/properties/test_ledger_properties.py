@@ -4,6 +4,7 @@
 2. Every number equals a recount from the objects that shares no line with the ledger.
 3. Nothing is negative unless the objects themselves promise more than there is.
 4. `take_changed` names every node whose state changed.
+5. Whoever has a berth and is not bound to it is on its way there, and nobody else is.
 """
 
 from __future__ import annotations
@@ -248,6 +249,13 @@ class Watching(RuleBasedStateMachine):
             state = self.ledger.state(name)
             assert state is not None
             _recount(node, state, [self._held(pod) for pod in self.pods.values()])
+
+    @invariant()
+    def who_is_on_the_way_is_known(self) -> None:
+        if self.is_watching:
+            held = {pod.uid: self._held(pod)[1] for pod in self.pods.values() if not pod.node_name}
+            on_their_way = {uid: node for uid, node in held.items() if node}
+            assert {pod.uid: node for pod, node in self.ledger.coming} == on_their_way
 
     def _held(self, pod: Pod) -> tuple[Pod, str, tuple[str, ...]]:
         """Return where the pod is and with which devices, from the definition."""
