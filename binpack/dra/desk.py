@@ -215,6 +215,12 @@ class Desk:
         found = [self._claim_named(pod.namespace, one.claim) for one in pod.resource_claims if one.claim]
         return [claim for claim in found if claim is not None]
 
+    def sharers(self, pod: Pod) -> frozenset[str]:
+        """Return the uids of other pods that use a claim of this one: once they all go, it has no devices either."""
+        if not pod.resource_claims:
+            return frozenset()
+        return frozenset(one.uid for claim in self.claims_of(pod) for one in claim.reserved_for) - {pod.uid}
+
     def _claim_named(self, namespace: str, name: str) -> ResourceClaim | None:
         uid = self._uid_of.get((namespace, name))
         return None if uid is None else self.claims[uid]

@@ -69,6 +69,10 @@ class Floor:
         """Return what the pod's claims want, or why they cannot be planned; None = it has no claims."""
         return self._desk.wish(pod) if pod.resource_claims else None
 
+    def sharers(self, pod: Pod) -> frozenset[str]:
+        """Return the uids of other pods that use a claim of this one."""
+        return self._desk.sharers(pod)
+
     def now(self, holdings: Collection[Holding], taken: Taken = NOTHING_TAKEN) -> Scene:
         """Return the node as it is, beside these holdings."""
         return self._scene(holdings, frozenset(), taken)

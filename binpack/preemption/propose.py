@@ -130,6 +130,7 @@ class _Search:
         self._floors: dict[str, Floor] = {}
         self._taken: dict[str, Allocation] = {}
         self._wish: Wish | None = None
+        self._sharers: frozenset[str] = frozenset()
         self._changed: dict[str, dict[str, Holding]] = {}
         self._known: dict[tuple[object, ...], dict[str, _Offer]] = {}
         self._stale: dict[tuple[object, ...], set[str]] = {}
@@ -141,7 +142,7 @@ class _Search:
         wish = self._view.desk.wish(pod) if pod.resource_claims else None
         if isinstance(wish, Pending):
             return False
-        self._wish = wish
+        self._wish, self._sharers = wish, self._view.desk.sharers(pod)
         rough = sorted(self._offers(pod), key=lambda offer: (offer.price, offer.node))
         offers: list[_Offer] = []
         for place, offer in enumerate(rough):
@@ -207,7 +208,7 @@ class _Search:
             if node is None or not self._may_go(pod, name):
                 continue
             held = self._held(name)
-            going = {victim.uid for victim in self._view.tenants.below(name, self._priority)}
+            going = {victim.uid for victim in self._below(name)}
             if self._seat(pod, node, held, going) is not None:
                 near.append((_shortage(pod, node, held.values()) + self._lacking(node, held), name))
         offers: list[_Offer] = []
@@ -237,7 +238,7 @@ class _Search:
         if node is None:
             return None
         held = self._held(name)
-        candidates = [one for one in self._view.tenants.below(name, self._priority) if one.uid in held]
+        candidates = [one for one in self._below(name) if one.uid in held]
         victims = choose(candidates, lambda uids: self._seat(pod, node, held, set(uids)) is not None)
         if victims is None:
             return None
@@ -246,6 +247,10 @@ class _Search:
             return None
         cost = price(victims, self._budgets_of, self.victims)
         return _Offer(node=name, seat=seat, victims=victims, price=cost)
+
+    def _below(self, name: str) -> list[Pod]:
+        """Return who may be made to go; nobody who shares a claim with the pod, for its devices would go with him."""
+        return [one for one in self._view.tenants.below(name, self._priority) if one.uid not in self._sharers]
 
     def _floor(self, node: Node) -> Floor:
         floor = self._floors.get(node.name)

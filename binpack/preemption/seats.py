@@ -125,8 +125,9 @@ class _Sums:
         if choices is not None:
             return SeatStanding(pod=pod, seating=Seating.LEAVING, choices=choices)
         below = [] if pod.never_preempts else self.tenants.below(floor.node.name, pod.priority)
+        sharers = floor.sharers(pod)
         victims = fewest(
-            [tenant for tenant in below if tenant.uid in self.later],
+            [tenant for tenant in below if tenant.uid in self.later and tenant.uid not in sharers],
             lambda uids: self._choices(pod, seat, wish, self._after(uids)) is not None,
             self.budgets_of,
             may_break=self.may_break,

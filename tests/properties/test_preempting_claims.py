@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -260,3 +261,20 @@ def test_seats_of_a_gang_with_claims_break_no_rule(case: Case, data: st.DataObje
     assert violations(quay, found) == ()
     assert len([choice for _, berth in found.seats for choice in berth.choices]) == len(wanted)
     assert all(victim.priority < URGENT for victim in found.victims)
+
+
+def test_looking_for_devices_to_free_ends_soon_however_many_nodes_there_are() -> None:
+    """1,000 nodes of eight devices, all held by claims of less important pods: half a second on one core."""
+    names = [f"n{number:04}" for number in range(1000)]
+    pods = [a_pod(f"{name}-{i}", node=name, milli_cpu=100, priority=i % 3) for name in names for i in range(8)]
+    claims = [a_claim(pod.name, **has(pod.node_name, f"d{pod.name[-1]}", pods=[pod.uid])) for pod in pods]
+    desk = a_desk(
+        *(a_slice(name, [a_device(f"d{i}") for i in range(8)]) for name in names),
+        claims=[*claims, a_claim("wanted", a_request("dev", 4))],
+    )
+    quay = Quay([a_node(name, gpus=0, milli_cpu=64_000) for name in names], pods, desk)
+    began = time.thread_time()
+    found = propose([a_claimant("urgent", "wanted", priority=URGENT)], quay, lambda pod: ())
+    assert time.thread_time() - began < 5
+    assert found is not None
+    assert sorted(victim.priority for victim in found.victims) == [0, 0, 0, 1]

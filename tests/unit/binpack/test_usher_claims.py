@@ -320,3 +320,16 @@ async def test_nobody_is_asked_to_go_for_a_seat_that_would_not_hold(monkeypatch)
         await bridge.pass_s(5)
         assert [name for verb, name in calls(bridge) if verb == "evict"] == []
         assert len(bridge.writer.said("unseat")) == 1
+
+
+async def test_who_shares_a_claim_with_the_urgent_pod_does_not_go_for_it():
+    """With the last user of a claim its devices would go, too."""
+    for others, milli_cpu in ((["idle"], 3000), ([], 2000)):
+        async with running([a_node("n1", gpus=0, milli_cpu=milli_cpu)]) as bridge:
+            publish(bridge, "n1")
+            bridge.world.desk.set_claim(held("common", "n1", "n1-0", "uid-low"))
+            bridge.see(tenant("low"), *(tenant(name, priority=1) for name in others))
+            bridge.see(urgent("urgent", "common", cores=2))
+            await bridge.pass_s(15)
+            assert [name for verb, name in calls(bridge) if verb == "evict"] == others
+            assert bridge.value("berthmaster_plan_violations_total") == 0.0
