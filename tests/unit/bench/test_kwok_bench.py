@@ -1,6 +1,7 @@
 """The benchmark's own parts: what it creates, counts and shows. The cluster it needs is tested elsewhere."""
 
 import asyncio
+import io
 import itertools
 import os
 from typing import Any
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from bench.kwok import filter_cost, load, packing, proc, speed
+from bench.kwok import filter_cost, load, packing, proc, speed, writes
 from bench.kwok.ground import Side
 from bench.kwok.table import table
 from berthmaster.recount import recount
@@ -51,6 +52,21 @@ def test_own_memory_and_parent_are_read():
 def test_a_process_that_is_gone_counts_nothing():
     gone = 2**22 + 1  # above the largest pid there can be
     assert (proc.cpu_s(gone), proc.parent(gone), proc.memory_mb(gone)) == (0.0, None, {})
+
+
+def test_the_cost_of_a_write_is_shared_among_its_pods_and_shown_by_process():
+    spent: writes.Spent = {}
+    with writes._counted(spent, "pin", {"kube-apiserver": os.getpid(), "etcd": 2**22 + 1}, pods=10):
+        until_s = proc.cpu_s(os.getpid()) + 0.05
+        while proc.cpu_s(os.getpid()) < until_s:
+            pass
+    (parts,) = spent["pin"]
+    assert 4.0 < parts["kube-apiserver"] < 50.0
+    assert parts["etcd"] == 0.0
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(writes._table({"pin": [{"kube-apiserver": 1.0, "etcd": 0.25}, {"kube-apiserver": 3.0, "etcd": 0.5}]}))
+    shown = console.export_text()
+    assert all(number in shown for number in ("2.00", "1.00", "0.38", "0.25"))
 
 
 def a_run(side: str, rate: float, **cpu: float) -> dict[str, Any]:
