@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import gc
 import json
+import os
 import random
 import resource
 import statistics
@@ -53,6 +54,7 @@ TRACE = "default"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", default="1000,5000", help="comma list")
+    load = round(os.getloadavg()[0], 1)  # what else the machine does is in the figures
     rows = [row for nodes in parser.parse_args().nodes.split(",") for row in measure(int(nodes))]
     print("nodes   pods  where    solver  longest pause ms  search s  moves  gap")
     for row in rows:
@@ -61,7 +63,8 @@ def main() -> None:
             f"{row['nodes']:5} {row['pods']:6}  {row['where']:7}  {row['solver']:6}  {row['longest_pause_ms']:16.1f}"
             f"  {row['search_s']:8.2f}  {row['moves']:5}  {gap}"
         )
-    RESULTS.write_text(json.dumps({"commit": commit(), "machine": machine(), "rows": rows}, indent=1) + "\n", "utf-8")
+    document = {"commit": commit(), "machine": machine() | {"load": load}, "rows": rows}
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def measure(nodes: int) -> list[dict[str, Any]]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-
-import msgspec
 
 from binpack.config import MovesSettings
-from binpack.controller.aside import Aside, Lost, aside
+from binpack.controller.aside import Aside, aside
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
+from binpack.controller.move_search import MoveSearch
 from binpack.controller.mover import Mover, Order
-from binpack.controller.prospect import Terms, moves_towards, outdated
+from binpack.controller.prospect import Terms
 from binpack.controller.rolls import gangs_without_room
 from binpack.controller.workloads import Workloads
 from binpack.controller.world import World
@@ -42,7 +40,6 @@ _ORDER_WAITS_S = 1800.0
 _HOUR_S = 3600.0
 # Of one neighbourhood; three are looked at, and loading OR-Tools takes half a second.
 _SOLVE = Budget(deterministic_s=1.0)
-_SEARCH_WALL_S = 120.0
 
 
 class Proposer:
@@ -84,8 +81,8 @@ class Proposer:
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
-        self._solve = solver(_SOLVE) if solves else None
-        self._aside = aside
+        solve = solver(_SOLVE) if solves else None
+        self._search = MoveSearch(world, self._terms, clock, metrics, solve, aside)
         self._scheduled_s = clock.monotonic_s() + settings.every_s
         self._asked_s: dict[str, float] = {}
         self._barred_s: dict[str, float] = {}
@@ -154,10 +151,10 @@ class Proposer:
     async def _pursue(self, goal: Goal, why: str) -> None:
         """Find moves; have them made where they may be, each by a way that its workload allows."""
         for _ in range(_TRIES):
-            plan = await self._searched(goal)
+            plan = await self._search.moves_for(goal)
             if plan is None:
                 return
-            if why_not := self._outdated(goal, plan):
+            if why_not := self._search.why_outdated(goal, plan):
                 log.info("moves were found, and the cluster had gone on: %s", why_not)
                 continue
             if not plan.moves:
@@ -173,30 +170,8 @@ class Proposer:
                 self._orders = [(order, self._clock.monotonic_s()) for order in orders]
                 return
 
-    async def _searched(self, goal: Goal) -> MovePlan | None:
-        """Return the moves found aside, of the world as it is now; None = there is no answer."""
-        started_s = self._clock.monotonic_s()
-        self._world.refresh()
-        work = partial(moves_towards, self._world, goal, self._terms(started_s), started_s, self._solve)
-        try:
-            plan = _plans.decode(await self._aside(lambda: _encoder.encode(work()), _SEARCH_WALL_S))
-        except (Lost, msgspec.DecodeError) as error:
-            self._metrics.move_searches.labels("Lost").inc()
-            log.warning("a search for moves brought no answer: %s", error)
-            return None
-        self._metrics.move_search_s.observe(self._clock.monotonic_s() - started_s)
-        return plan
-
-    def _outdated(self, goal: Goal, plan: MovePlan) -> str:
-        """Return why a plan does not hold in the world as it is now; "" = it does, and its figures are shown."""
-        self._world.refresh()
-        why_not = outdated(self._world, goal, plan, self._terms(self._clock.monotonic_s()))
-        if not why_not:
-            self._metrics.show_moves(plan.objective, plan.bound, plan.gap_ratio)
-        self._metrics.move_searches.labels("Outdated" if why_not else plan.verdict.value).inc()
-        return why_not
-
-    def _terms(self, now_s: float) -> Terms:
+    def _terms(self) -> Terms:
+        now_s = self._clock.monotonic_s()
         self._barred_s = {name: until_s for name, until_s in self._barred_s.items() if until_s > now_s}
         return Terms(
             settings=self._settings,
@@ -281,10 +256,6 @@ class Proposer:
                 self._asked_s.clear()  # what could not be moved beside it may be now
             elif one.is_over and now_s - one.started_at_s > _HOUR_S:
                 del self._past[uid]
-
-
-_encoder = msgspec.msgpack.Encoder()
-_plans = msgspec.msgpack.Decoder(MovePlan)
 
 
 def _why(move: Move, plan: MovePlan, why: str) -> str:

@@ -12,7 +12,8 @@ from binpack.config import MovesSettings
 from binpack.controller.aside import Lost, aside
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
-from binpack.controller.proposer import Proposer, _encoder, _plans
+from binpack.controller.move_search import packed, unpacked
+from binpack.controller.proposer import Proposer
 from binpack.controller.rolls import call_rolls
 from binpack.controller.waiting import WaitingRoom
 from binpack.controller.world import World
@@ -339,6 +340,23 @@ async def test_a_search_that_is_lost_costs_an_answer_and_is_counted():
     assert len(yard.mover.orders) == 1
 
 
+async def test_where_the_search_with_the_solver_is_lost_the_one_without_it_answers():
+    yard = Yard(mode="propose", solves=True)
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+
+    def dies():
+        raise Lost("the process died")
+
+    yard.meanwhile.append(dies)
+    await yard.turn()
+    ((_, _, note),) = yard.recorder.said
+    assert "no bound proven" in note
+    assert yard.figure("move_searches_total", outcome="Lost") == 1
+    assert yard.figure("move_searches_total", outcome="Reached") == 1
+
+
 async def test_what_is_proposed_comes_with_objective_bound_and_gap():
     yard = Yard(mode="propose", solves=True)
     yard.serve("a", "n0")
@@ -366,7 +384,7 @@ async def test_without_the_solver_no_bound_is_claimed():
 
 async def test_the_search_in_a_copy_of_the_process_finds_the_same():
     yard = Yard(mode="propose")
-    yard.proposer._aside = aside
+    yard.proposer._search._aside = aside
     yard.serve("a", "n0")
     yard.serve("b", "n1")
     yard.wait(a_pair())
@@ -420,4 +438,4 @@ def test_a_plan_with_devices_for_claims_comes_back_from_the_search_as_it_was():
     move = Move(pod_uid="a", source=Berth(node="n0"), target=target, reason=MoveReason.MAKES_ROOM, gain_milli=-1.5)
     left_out = Unplaced(pod_uid="b", reason=Reason.INSUFFICIENT, allowed_nodes=3)
     plan = MovePlan(verdict=Verdict.PARTLY, moves=(move,), unplaced=(left_out,), objective=3.0, bound=1.0)
-    assert _plans.decode(_encoder.encode(plan)) == plan
+    assert unpacked(packed(plan)) == plan
