@@ -42,3 +42,6 @@ def main() -> None:
     except BerthmasterError as error:
         click.echo(f"berthmaster: {plain(str(error))}", err=True)
         sys.exit(1)
+    except OSError as error:  # of a disk that is full, say, under a file that the output goes to
+        click.echo(f"berthmaster: {plain(error.strerror or str(error))}", err=True)
+        sys.exit(1)
