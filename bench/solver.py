@@ -135,8 +135,8 @@ def together(index: Index, pods: Sequence[Pod], mode: str, solve_s: float, found
             clock.lap("improve")
             found.deterministic_s.append(answer.deterministic_s)
             found.patterns.append(answer.patterns)
-            if answer.gap is not None:
-                found.gaps.append(answer.gap)
+            if answer.gap_milli_gpu is not None:
+                found.gaps.append(answer.gap_milli_gpu)
             if better.objective > plan.objective:
                 raise AssertionError(f"{found.trace} {found.seed}: the solver made a plan worse")
             found.saved += answer.draft_cost - answer.cost if len(better.unplaced) == len(plan.unplaced) else 0.0

@@ -118,7 +118,7 @@ def improve(plan: Plan, pods: Sequence[Pod], question: Question, answer: Answer)
     saved_price = price_left_out(pods, plan.unplaced) - price_left_out(pods, unplaced)
     saved_cost = answer.draft_cost - answer.cost
     saved_cost += _together(pods, plan.placements) - _together(pods, placements)
-    gap = answer.gap
+    gap = answer.gap_milli_gpu
     if saved_price < 0 or saved_price + saved_cost < _LEAST_SAVING_MILLI:
         bound = None if gap is None else plan.objective - max(0.0, saved_price + saved_cost) - gap
         return replace(plan, solve_status=answer.status, bound=bound)

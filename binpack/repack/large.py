@@ -41,11 +41,11 @@ class Proof:
     """How the solver ended, and what it says of the steps that it was asked about.
 
     Attributes:
-        gap: By how much any other answer over the same nodes and patterns could cost less; None = not known.
+        gap_milli_gpu: By how much any other answer over the same nodes and patterns could cost less; None = not known.
     """
 
     status: SolveStatus
-    gap: float | None = None
+    gap_milli_gpu: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def improved(trial: Trial, nodes: Iterable[str], aim: Aim, effort: Effort, solve
     answer = solve(question)
     trial.redo(steps)
     before = _value(trial, aim, effort)
-    proof = Proof(status=answer.status, gap=answer.gap)
+    proof = Proof(status=answer.status, gap_milli_gpu=answer.gap_milli_gpu)
     if not answer.seats:
         return proof
     trial.undo(0)
@@ -103,7 +103,8 @@ def improved(trial: Trial, nodes: Iterable[str], aim: Aim, effort: Effort, solve
         trial.undo(0)
         trial.redo(steps)
         saved = max(0.0, answer.draft_cost - answer.cost)
-        return Proof(status=answer.status, gap=None if answer.gap is None else answer.gap + saved)
+        gap = None if answer.gap_milli_gpu is None else answer.gap_milli_gpu + saved
+        return Proof(status=answer.status, gap_milli_gpu=gap)
     return proof
 
 

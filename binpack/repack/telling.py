@@ -57,7 +57,7 @@ def told(
         freed_devices=freed_devices,
         freed_nodes=freed,
         objective=cost,
-        bound=None if proof.gap is None else cost - proof.gap,
+        bound=None if proof.gap_milli_gpu is None else cost - proof.gap_milli_gpu,
         solve_status=proof.status,
         detail=f"{wanted - missed} of {wanted} reached",
     )

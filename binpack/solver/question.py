@@ -66,8 +66,8 @@ class Answer:
         seats: The best answer; empty where there is none.
         cost: What it costs, milli-GPU, pods left out not priced in.
         draft_cost: What the index's answer costs by the same rule.
-        gap: By how much another answer over the same patterns could be cheaper at most, pods left out priced in;
-            None where nothing is proven.
+        gap_milli_gpu: By how much another answer over the same patterns could be cheaper at most, pods left out
+            priced in; None where nothing is proven.
         patterns: How many were weighed.
         detail: Why there is no answer, for the log.
     """
@@ -76,7 +76,7 @@ class Answer:
     seats: tuple[Seat, ...] = ()
     cost: float = 0.0
     draft_cost: float = 0.0
-    gap: float | None = None
+    gap_milli_gpu: float | None = None
     patterns: int = 0
     deterministic_s: float = 0.0
     detail: str = ""

@@ -45,7 +45,9 @@ def solve(question: Question, budget: Budget, effort: Effort | None = None) -> A
         seats=_seats(question, sketch, columns, solution.uses),
         cost=cost(instance, solution.uses) / UNIT,
         draft_cost=draft_cost + instance.reserve_price * sum(overdrawn(instance, instance.hint)) / UNIT,
-        gap=None if solution.bound is None else max(0, value(instance, solution.uses) - solution.bound) / UNIT,
+        gap_milli_gpu=None
+        if solution.bound is None
+        else max(0, value(instance, solution.uses) - solution.bound) / UNIT,
         patterns=answer.patterns,
         deterministic_s=solution.deterministic_s,
     )

@@ -155,7 +155,7 @@ def question_and_answer():
 
 def test_the_better_plan_is_taken_and_its_bound_lies_below():
     pods, first, question, answer = question_and_answer()
-    better = replace(answer, cost=answer.draft_cost - 50, gap=7.0)
+    better = replace(answer, cost=answer.draft_cost - 50, gap_milli_gpu=7.0)
     plan = improve(first, pods, question, better)
     assert (plan.source, plan.solve_status) == (Source.SOLVER, answer.status)
     assert plan.objective == pytest.approx(first.objective - 50)
@@ -164,7 +164,7 @@ def test_the_better_plan_is_taken_and_its_bound_lies_below():
 
 def test_an_answer_that_saves_nothing_leaves_the_draft_in_place():
     pods, first, question, answer = question_and_answer()
-    same = replace(answer, cost=answer.draft_cost, gap=7.0)
+    same = replace(answer, cost=answer.draft_cost, gap_milli_gpu=7.0)
     plan = improve(first, pods, question, same)
     assert plan.placements == first.placements
     assert (plan.source, plan.objective, plan.bound) == (Source.INDEX, first.objective, first.objective - 7)
