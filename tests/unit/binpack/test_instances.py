@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from binpack import fit
 from binpack.check import check
 from binpack.controller.wording import sentence
-from binpack.index import Index
+from binpack.index import Index, UnknownBerthError
 from binpack.planner import plan_batch, question_of
 from binpack.solver.instance import Budget
 from binpack.state import NodeState
@@ -63,6 +64,20 @@ def test_an_instance_is_not_given_of_a_device_out_of_mig_mode() -> None:
     assert isinstance(Index([state]).place(pod), Unplaced)
     assert fit.refusal(pod, Berth(node="n1", devices=("0:1g.10gb@0",)), state)
     assert rules(state, pod, "0:1g.10gb@0") == ["device is in the wrong mode"]
+
+
+@pytest.mark.parametrize("record", ["0:1g.10gb@7", "0:9g.80gb@0", "MIG-nobodys", "1:1g.10gb@0"])
+def test_a_booking_that_cannot_be_counts_nothing(record: str) -> None:
+    index = Index([a_state(sliced(), holder("a", "0:1g.10gb@0"))])
+    before, slots = index.potential(), index.arrays.copied(np.arange(1))
+    pod = a_pod("b", profile="1g.10gb", milli_cpu=2000)
+    with pytest.raises(UnknownBerthError):
+        index.take(pod, Berth(node="n1", devices=(record,)))
+    after = index.arrays.copied(np.arange(1))
+    assert {name: column.tolist() for name, column in after.items()} == {
+        name: column.tolist() for name, column in slots.items()
+    }
+    assert index.potential() == before
 
 
 @pytest.mark.parametrize(
