@@ -9,11 +9,12 @@ from fleet.pod import Pod
 
 
 def shaken(company: Company, placed: Iterable[tuple[Pod, str]]) -> list[Pod]:
-    """Return the pods whose hard topology spread others of them break; each is counted on its node already.
+    """Return the pods whose topology spread or affinity does not hold beside the others; each is counted already.
 
-    kube-scheduler takes pins in an order of its own, so that each must hold beside all the others.
+    kube-scheduler takes pins in an order of its own, so that each must hold beside all the others: nobody may count on
+    being the first whom its own affinity names.
     """
-    return [pod for pod, node in placed if _has_hard_spread(pod) and not _holds(company, pod, node)]
+    return [pod for pod, node in placed if _minds_order(pod) and not _holds(company, pod, node)]
 
 
 def misfit(company: Company, placed: Iterable[tuple[Pod, str]]) -> Pod | None:
@@ -44,8 +45,8 @@ def _enters(company: Company, pod: Pod, node: str) -> bool:
     return is_allowed
 
 
-def _has_hard_spread(pod: Pod) -> bool:
-    return any(spread.is_hard for spread in pod.guest.spreads)
+def _minds_order(pod: Pod) -> bool:
+    return bool(pod.guest.affinity) or any(spread.is_hard for spread in pod.guest.spreads)
 
 
 def _holds(company: Company, pod: Pod, node: str) -> bool:

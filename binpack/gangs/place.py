@@ -110,7 +110,7 @@ def _in_turn(index: Index, order: Sequence[Pod]) -> tuple[list[Placement], list[
     """Place the pods one after another by the index.
 
     Returns:
-        The placements, the pods left over, and those placed whose topology spread others broke after them.
+        The placements, the pods left over, and those placed whose rules do not hold beside the ones after them.
     """
     booked: list[tuple[Pod, Placement]] = []
     left_over: list[Pod] = []

@@ -214,3 +214,23 @@ async def test_a_gated_pod_keeps_no_room_by_saying_that_it_moves():
         bridge.see(a_pod("other", whole=1))
         await bridge.pass_s(5)
         assert bridge.writer.said("pin") == [Berth(node="n1", devices=("0",))]
+
+
+async def test_no_member_of_a_gang_counts_on_being_the_first_whom_its_affinity_names():
+    """It may be alone where it is when nobody is there yet; kube-scheduler may take the others before it."""
+    nodes = [a_node(f"n{gpus}", gpus=gpus, labels={"zone": str(gpus)}) for gpus in (1, 2)]
+    term = PodTerm(
+        key="zone",
+        selector=Selector(requirements=(Requirement(key="app", operator="In", values=("g",)),)),
+        namespaces=("default",),
+    )
+    async with running(nodes) as bridge:
+        joiner = of_app("g0", "g", whole=1, gang="g", gang_size=3)
+        there = NodeConstraints(node_selector=(("zone", "2"),))
+        others = [of_app(f"g{i}", "g", milli=500, gang="g", gang_size=3, constraints=there) for i in (1, 2)]
+        bridge.see(replace(joiner, guest=replace(joiner.guest, affinity=(term,))), *others)
+        await bridge.pass_s(10)
+        assert len(bridge.writer.said("seat")) == 3
+        where = {call[1]: call[2].node for call in bridge.writer.calls if call[0] == "pin"}
+        assert len(where) == 3
+        assert where["uid-g0"] in {where["uid-g1"], where["uid-g2"]}

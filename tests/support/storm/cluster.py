@@ -10,11 +10,11 @@ from random import Random
 from typing import Any
 
 from fleet import labels
-from fleet.clock import Clock
 from fleet.kube import paths
 from fleet.kube.decode import pod_from
 from fleet.pod import Pod
 from tests.support.builders import pod_object
+from tests.support.clock import ManualClock
 from tests.support.storm.api import CLAIMS, DEPLOYMENTS, REPLICA_SETS, Key, Object, StormApi, key_of
 
 ZONE = "topology.kubernetes.io/zone"
@@ -30,10 +30,10 @@ def decoded(obj: Object) -> Pod:
 class Cluster:
     """Controllers and kubelets, one beat at a time; nothing happens by itself."""
 
-    def __init__(self, api: StormApi, clock: Clock, rng: Random) -> None:
+    def __init__(self, api: StormApi, clock: ManualClock, rng: Random) -> None:
         self.api = api
         self.rng = rng
-        self._clock = clock
+        self.clock = clock
         self._numbers = count(1)
 
     @property
@@ -62,7 +62,7 @@ class Cluster:
         number = next(self._numbers)
         name = name or f"{template['metadata']['labels'].get('app', 'pod')}-{number}"
         pod = copy.deepcopy(template)
-        at = datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = datetime.fromtimestamp(self.clock.now_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         pod["metadata"] |= {"name": name, "namespace": namespace, "uid": f"u{number}-{name}", "creationTimestamp": at}
         if owner is not None:
             pod["metadata"]["ownerReferences"] = [owner]

@@ -11,6 +11,7 @@ from tests.support.storm.api import CLAIMS, DEPLOYMENTS, Key, Object, key_of
 from tests.support.storm.cluster import DEVICE_CLASS, DRIVER, ZONE, Cluster, decoded, gated
 
 _A100, _T4 = "NVIDIA-A100-SXM4-80GB", "Tesla-T4"
+OTHER_GATE = "example.com/later"
 _NODES = ("A100", "T4", "mig", "classic", "cpu", "dra")
 _KINDS = ("share", "memory", "whole", "two", "four", "island", "ways", "classic", "cpu", "mig", "claim")
 # Of everything something; much of what is moved; much of what devices are claimed for; gangs and instances.
@@ -153,7 +154,10 @@ class Makings:
             spec["nodeSelector"] = {ZONE: rng.choice("ab")}
         if rng.random() < 0.2:
             spec["tolerations"] = [{"key": "k", "operator": "Exists"}]
-        return gated(asks, app=app, annotations=notes, **spec)
+        template = gated(asks, app=app, annotations=notes, **spec)
+        if rng.random() < 0.07:
+            template["spec"]["schedulingGates"].insert(rng.randrange(2), {"name": OTHER_GATE})
+        return template
 
     def _rules(self, app: str, spec: Object) -> None:
         rng = self._rng
@@ -256,6 +260,12 @@ class Makings:
             (self._free_claim, 1),
             (self._step_clock, 1),
             (self._touch_pod, 1),
+            (self._bear_again, 2),
+            (self._open_gate, 2),
+            (self._tighten, 1),
+            (self._foreign, 2),
+            (self._resize, 1),
+            (self._change_volume, 1),
         )
         return self._rng.choices([what for what, _ in things], [weight for _, weight in things])[0]()
 
@@ -403,4 +413,76 @@ class Makings:
         return f"free claim {key_of(claim)[1]}"
 
     def _step_clock(self) -> str:
+        seconds = self._rng.choice((-3600.0, -1.0, 1.0, 86_400.0))
+        self._cluster.clock.step(seconds)
+        return f"the clock jumps by {seconds}"
+
+    def _bear_again(self) -> str:
+        """Delete a pod that is not a gang's and make another of its name at once, as StatefulSets do."""
+        pod = self._pick(paths.PODS)
+        if pod is None or labels.GANG in pod["metadata"]["labels"] or key_of(pod) in self.forged:
+            return "nothing"
+        namespace, name = key_of(pod)
+        service = self._api.objects[DEPLOYMENTS].get((namespace, pod["metadata"]["labels"].get("app", "")))
+        owners = pod["metadata"].get("ownerReferences")
+        if service is None or not owners:
+            return "nothing"
+        self._api.remove(paths.PODS, (namespace, name))
+        self._cluster.add_pod(service["spec"]["template"], owners[0], namespace, name)
+        return f"{name} is born again"
+
+    def _open_gate(self) -> str:
+        """Let somebody else's gate go."""
+        for key, pod in self._cluster.pods.items():
+            gates = pod["spec"].get("schedulingGates", [])
+            if any(gate["name"] == OTHER_GATE for gate in gates):
+                left = [gate for gate in gates if gate["name"] != OTHER_GATE]
+                self._api.change(paths.PODS, key, lambda obj, left=left: obj["spec"].update(schedulingGates=left))
+                return f"open {key[1]}"
         return "nothing"
+
+    def _tighten(self) -> str:
+        """Add to the node selector of a gated pod, as the API allows."""
+        pod = self._pick(paths.PODS)
+        if pod is None or not pod["spec"].get("schedulingGates") or "nodeSelector" in pod["spec"]:
+            return "nothing"
+        selector = {ZONE: self._rng.choice("ab")}
+        self._api.change(paths.PODS, key_of(pod), lambda obj: obj["spec"].update(nodeSelector=selector))
+        return f"tighten {key_of(pod)[1]}"
+
+    def _foreign(self) -> str:
+        """Let another scheduler's pod, or a DaemonSet's, come to a node."""
+        node = self._pick(paths.NODES)
+        if node is None:
+            return "nothing"
+        self._number += 1
+        asks = {"cpu": self._rng.choice(("100m", "2")), "memory": "1Gi"}
+        if self._rng.random() < 0.2:
+            asks[labels.NVIDIA_GPU] = "1"
+        template = gated(asks, app=f"f{self._number}", nodeName=node["metadata"]["name"], schedulingGates=[])
+        template["spec"]["schedulerName"] = "default-scheduler"
+        kind = self._rng.choice(("DaemonSet", "ReplicaSet", "Node"))
+        owner = {"kind": kind, "name": "f", "uid": "uid-f", "controller": True}
+        return f"foreign {self._cluster.add_pod(template, owner)}"
+
+    def _resize(self) -> str:
+        """Let a bound pod ask for more CPU where it stands."""
+        pod = self._pick(paths.PODS)
+        if pod is None or not pod["spec"].get("nodeName"):
+            return "nothing"
+        amount = self._rng.choice(("100m", "4"))
+        key = key_of(pod)
+        self._api.change(
+            paths.PODS, key, lambda obj: obj["spec"]["containers"][0]["resources"]["requests"].update(cpu=amount)
+        )
+        return f"resize {key[1]} to {amount}"
+
+    def _change_volume(self) -> str:
+        """Let a disk go, come, or be in another zone."""
+        name = f"disk-{self._rng.choice('ab')}"
+        claim = ("default", name)
+        if claim in self._api.objects[paths.VOLUME_CLAIMS] and self._rng.random() < 0.5:
+            self._api.remove(paths.VOLUME_CLAIMS, claim)
+            return f"no {name}"
+        self._volume(name, self._rng.choice("ab"))
+        return f"{name} anew"

@@ -5,11 +5,12 @@ It counts against the planner only what the planner could know: what its watches
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from fleet import labels
+from fleet.company import Spread
 from fleet.device import AskKind
 from fleet.kube import paths
 from fleet.kube.decode import node_from
@@ -51,6 +52,7 @@ class Referee:
         found: What was wrong, in words.
         torn: Gangs of which the planner made a member go for others.
         writes: How many there were.
+        placed: UIDs of pods that were let go since `spread` was last called; None = others were made to go meanwhile.
         begun: Gangs of which a member is placed: the others may follow one by one.
     """
 
@@ -58,6 +60,7 @@ class Referee:
         self.found: list[str] = []
         self.torn: set[str] = set()
         self.writes = 0
+        self.placed: list[str] | None = []
         self.begun: set[str] = set()
         self._api = api
         self._by_planner: set[str] = set()
@@ -75,6 +78,7 @@ class Referee:
             return
         before = decoded(old)
         if new is None:
+            self.placed = None
             self.torn.add(before.gang)
             if verb == "evict" and before.node_name:
                 self._evicted(before)
@@ -85,6 +89,8 @@ class Referee:
             self._berth(after, after.seat, "seat")
         if before.gates and not after.gates:
             self._by_planner.add(after.uid)
+            if self.placed is not None:
+                self.placed.append(after.uid)
             if after.pinned_node:
                 self._berth(after, Berth(node=after.pinned_node, devices=after.devices or ()), "pin")
             elif after.candidates:
@@ -107,7 +113,9 @@ class Referee:
             if pod.uid == uid or not pod.is_live:
                 continue
             held = held_by(pod)
-            if held is not None and (pod.uid in self._by_planner or _shows(seen.get(key), held)):
+            is_elsewhere = bool(pod.node_name and pod.candidates) and pod.node_name != pod.candidates[0].node
+            is_ours = pod.uid in self._by_planner and not is_elsewhere
+            if held is not None and (is_ours or _shows(seen.get(key), held)):
                 yield held
             if pod.moving_to is not None and pod.moving_to.node and not self._has_successor(pod.uid):
                 yield Held(pod=pod, berth=pod.moving_to, is_seat=True)
@@ -285,25 +293,33 @@ class Referee:
 
     # -- at rest -------------------------------------------------------------------------------------------------
 
-    def spread(self, pods: Iterable[Pod]) -> None:
-        """Judge hard topology spreads of pods that were placed a moment ago, beside all the others."""
+    def spread(self) -> None:
+        """Judge hard topology spreads over zones of the pods placed since the last call, beside all the others."""
+        news, self.placed = set(self.placed or ()), []
         placed = [one for one in self.known("") if not one.is_seat and not one.pod.is_terminating]
-        zones = {
-            name: obj["metadata"].get("labels", {}).get(ZONE)
-            for (_, name), obj in self._api.objects[paths.NODES].items()
-        }
-        for pod in pods:
-            for spread in pod.guest.spreads:
-                mine = next((one.berth.node for one in placed if one.pod.uid == pod.uid), "")
-                if not spread.is_hard or spread.key != ZONE or spread.selector is None or zones.get(mine) is None:
-                    continue
-                counts = dict.fromkeys((zone for zone in zones.values() if zone), 0)
-                for one in placed:
-                    zone = zones.get(one.berth.node)
-                    if zone and one.pod.namespace == pod.namespace and spread.selector.matches(one.pod.labels):
-                        counts[zone] += 1
-                if counts[zones[mine] or ""] - min(counts.values()) > spread.max_skew:
-                    self._say(f"{pod.key} on {mine}: topology spread {counts}")
+        nodes = {name: self._node(name) for _, name in self._api.objects[paths.NODES]}
+        for mine in (one for one in placed if one.pod.uid in news and one.pod.pinned_node):
+            for spread in mine.pod.guest.spreads:
+                if spread.is_hard and spread.key == ZONE and spread.selector is not None:
+                    self._skew(mine, spread, placed, nodes)
+
+    def _skew(self, mine: Held, spread: Spread, placed: Sequence[Held], nodes: Mapping[str, Node | None]) -> None:
+        """Count as kube-scheduler does, but for the node affinity: a pin leaves one node of it."""
+        counts: dict[str, int] = {}
+        for node in nodes.values():
+            if node is None or ZONE not in node.labels:
+                continue
+            if spread.honors_taints and not _tolerates(mine.pod, node):
+                continue
+            if not all(node.labels.get(key) == value for key, value in mine.pod.constraints.node_selector):
+                continue
+            there = [one for one in placed if one.berth.node == node.name]
+            many = sum(one.pod.namespace == mine.pod.namespace and _counts(spread, one.pod) for one in there)
+            counts[node.labels[ZONE]] = counts.get(node.labels[ZONE], 0) + many
+        node = nodes.get(mine.berth.node)
+        zone = "" if node is None else node.labels.get(ZONE, "")
+        if zone in counts and counts[zone] - min(counts.values()) > spread.max_skew:
+            self._say(f"{mine.pod.key} on {mine.berth.node}: topology spread {counts}")
 
 
 def held_by(pod: Pod) -> Held | None:
@@ -318,6 +334,15 @@ def held_by(pod: Pod) -> Held | None:
     if pod.pinned_node:
         return Held(pod=pod, berth=Berth(node=pod.pinned_node, devices=pod.devices or ()))
     return Held(pod=pod, berth=pod.candidates[0]) if pod.candidates else None
+
+
+def _counts(spread: Spread, pod: Pod) -> bool:
+    return spread.selector is not None and spread.selector.matches(pod.labels)
+
+
+def _tolerates(pod: Pod, node: Node) -> bool:
+    hard = [taint for taint in node.taints if taint.effect != "PreferNoSchedule"]
+    return all(any(one.tolerates(taint) for one in pod.constraints.tolerations) for taint in hard)
 
 
 def _shows(pod: Pod | None, held: Held) -> bool:

@@ -136,7 +136,10 @@ class Storm:
             self.cluster.beat()
         if rng.random() < 0.8:
             api.deliver(rng.choice(("", "", paths.PODS, paths.NODES, CLAIMS)), rng.choice((1, 3, 1000)))
+        self.referee.placed = []
         await self.pass_s(rng.choice((0.0, 0.0, 0.03, 0.25, 1.0, 6.0)))
+        if not (api.trouble or api.is_lagging):
+            self.referee.spread()
         self.check()
 
     def _note(self, text: str) -> None:
