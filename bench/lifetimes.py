@@ -30,6 +30,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench.lifetimes_bound import least_unallocated
 from berthmaster.lifetimes_report import as_json
 from binpack.lifetimes import LIFETIME_POLICIES, LifeSetting, Lived, simulate_lifetimes
 from binpack.lifetimes.values import ARRIVAL, IN_TURN, OWN
@@ -40,12 +41,14 @@ from fleet.pod import Pod
 from fleet.resources import Resources
 
 MOVING = "ours+moves"
-SWAPPED = {"ours,arrival": (OURS, ARRIVAL), "fgd,in-turn": ("fgd", IN_TURN)}
+MOVING_BY_ARRIVAL = "ours+moves,arrival"
+SWAPPED = {"ours,arrival": (OURS, ARRIVAL), MOVING_BY_ARRIVAL: (OURS, ARRIVAL), "fgd,in-turn": ("fgd", IN_TURN)}
 MOVES_RATIO = 0.0099  # of the pods in place within any hour: under 1 %
 RECOVERED_TARGET = 0.5  # of FGD's stranded GPU-hours, with moves
 OUT = Path(__file__).parent / "results" / "lifetimes.json"
 PENDING_TARGET = 0.8  # of FGD's pending GPU-hours at load 1.0, without moves
 INSTANCES = "dlrm-instances"
+CLASSES = ("8gpu", "4gpu", "2gpu", "1gpu", "f>=600", "f400-599", "f<400")
 
 
 def main() -> None:
@@ -71,6 +74,16 @@ def main() -> None:
     nodes = load_nodes()[:: given.every]
     report = json.loads(given.out.read_text("utf-8")) if given.out.exists() else {"runs": []}
     runs = {key(run): run for run in report["runs"]}
+    bounds = {(bound["trace"], bound["every"], bound["load_ratio"]): bound for bound in report.get("bounds", [])}
+    for load in map(float, given.loads.split(",")):
+        if (trace, given.every, load) not in bounds:
+            least = round(100 * least_unallocated(nodes, lived, load), 2)
+            bounds[trace, given.every, load] = {
+                "trace": trace,
+                "every": given.every,
+                "load_ratio": load,
+                "least_unallocated_percent": least,
+            }
     for seed in range(int(first), int(last or first) + 1):
         for load in map(float, given.loads.split(",")):
             for policy in given.policies:
@@ -82,18 +95,23 @@ def main() -> None:
                 runs[wanted] = {"every": given.every} | result | {"policy": policy}
                 if runs[wanted]["faults"]:
                     raise AssertionError(f"{wanted}: {runs[wanted]['faults'][:3]}")
-                write(given.out, list(runs.values()))
+                write(given.out, list(runs.values()), list(bounds.values()))
                 print(f"\r{len(runs)} runs, the last: {wanted}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
+    write(given.out, list(runs.values()), list(bounds.values()))
     show(summary(list(runs.values())))
+    for bound in bounds.values():
+        print(
+            f"{bound['trace']}, load {bound['load_ratio']}: no method leaves less than "
+            f"{bound['least_unallocated_percent']} % unallocated"
+        )
     print(f"wrote {os.path.relpath(given.out)}")
 
 
 def setting_of(policy: str, seed: int, load: float, days: float) -> LifeSetting:
-    if policy == MOVING:
-        return LifeSetting(policy=OURS, seed=seed, load_ratio=load, days=days, moves_ratio=MOVES_RATIO)
-    policy, order = SWAPPED.get(policy, (policy, OWN))
-    return LifeSetting(policy=policy, seed=seed, load_ratio=load, days=days, order=order)
+    moves_ratio = MOVES_RATIO if policy in (MOVING, MOVING_BY_ARRIVAL) else 0.0
+    policy, order = SWAPPED.get(policy, (OURS if policy == MOVING else policy, OWN))
+    return LifeSetting(policy=policy, seed=seed, load_ratio=load, days=days, moves_ratio=moves_ratio, order=order)
 
 
 def key(run: dict[str, Any]) -> tuple[Any, ...]:
@@ -140,6 +158,10 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             row[name] = round(statistics.fmean(run[name] for run in mine.values()), 1)
             of_fgd = sum(fgd[seed][name] for seed in both)
             row[f"{name}_of_fgd"] = round(sum(mine[seed][name] for seed in both) / of_fgd, 3) if of_fgd else None
+        row["pending_gpu_hours"] = {
+            name: round(statistics.fmean(run["pending_gpu_hours"].get(name, 0.0) for run in mine.values()), 1)
+            for name in CLASSES
+        }
         row["unallocated_percent"] = round(100 * statistics.fmean(r["unallocated_gpu_ratio"] for r in mine.values()), 2)
         row["moves_per_hour"] = round(statistics.fmean(r["moves"] / (24 * r["days"]) for r in mine.values()), 1)
         row["offered_percent"] = round(100 * statistics.fmean(run["offered_ratio"] for run in mine.values()), 1)
@@ -147,12 +169,13 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def write(path: Path, runs: list[dict[str, Any]]) -> None:
+def write(path: Path, runs: list[dict[str, Any]], bounds: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     report = {
         "command": " ".join(["python -m bench.lifetimes", *sys.argv[1:]]),
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "numpy": version("numpy")},
         "retry": "on each node that something leaves, waiting pods that fit, in the order that each run names",
+        "bounds": bounds,
         "summary": summary(runs),
         "runs": runs,
     }
@@ -161,7 +184,7 @@ def write(path: Path, runs: list[dict[str, Any]]) -> None:
 
 def show(rows: list[dict[str, Any]]) -> None:
     print(
-        "trace           1/n  days  load offered policy       seeds  pending GPU-h  of FGD  stranded  of FGD"
+        "trace           1/n  days  load offered policy             seeds  pending GPU-h  of FGD  stranded  of FGD"
         "  unalloc moves/h"
     )
     for row in rows:
@@ -169,7 +192,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         pending, stranded = ("" if ratio is None else f"{100 * ratio:.0f} %" for ratio in ratios)
         print(
             f"{row['trace']:<15} {row['every']:>3} {row['days']:>5g} {row['load_ratio']:>5} "
-            f"{row['offered_percent']:>6.1f}% {row['policy']:<12} {len(row['seeds']):>5} "
+            f"{row['offered_percent']:>6.1f}% {row['policy']:<18} {len(row['seeds']):>5} "
             f"{row['pending_gpu_hours_total']:>14,.0f} {pending:>7} {row['stranded_gpu_hours']:>9,.0f} {stranded:>7} "
             f"{row['unallocated_percent']:>7.2f}% {row['moves_per_hour']:>7.1f}"
         )
@@ -177,6 +200,11 @@ def show(rows: list[dict[str, Any]]) -> None:
             verdict = verdict_on(row["policy"], *ratios)
             if verdict:
                 print(verdict)
+    names = " ".join(f"{name:>10}" for name in CLASSES)
+    print(f"\npending GPU-hours by class\n{'trace':<15}  days  load {'policy':<18} {names}")
+    for row in rows:
+        hours = " ".join(f"{row['pending_gpu_hours'][name]:>10,.0f}" for name in CLASSES)
+        print(f"{row['trace']:<15} {row['days']:>5g} {row['load_ratio']:>5} {row['policy']:<18} {hours}")
 
 
 def verdict_on(policy: str, pending_of_fgd: float, stranded_of_fgd: float) -> str:

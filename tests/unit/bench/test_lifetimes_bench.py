@@ -44,6 +44,7 @@ def a_run(policy: str, seed: int, pending: float, stranded: float, moves: int = 
         "policy": policy,
         "seed": seed,
         "pending_gpu_hours_total": pending,
+        "pending_gpu_hours": {"8gpu": pending, "cpu": 0.0},
         "stranded_gpu_hours": stranded,
         "unallocated_gpu_ratio": 0.05,
         "offered_ratio": 1.0,
@@ -57,6 +58,7 @@ def test_rows_compare_with_fgd_on_the_seeds_that_both_have() -> None:
     assert (fgd["pending_gpu_hours_total"], fgd["pending_gpu_hours_total_of_fgd"]) == (200.0, 1.0)
     assert (ours["pending_gpu_hours_total_of_fgd"], ours["stranded_gpu_hours_of_fgd"]) == (0.5, 0.4)
     assert ours["moves_per_hour"] == 2.0
+    assert (fgd["pending_gpu_hours"]["8gpu"], fgd["pending_gpu_hours"]["1gpu"]) == (200.0, 0.0)
     assert verdict_on(MOVING, 0.5, 0.4).startswith("met")
     assert verdict_on(MOVING, 0.5, 0.6).startswith("MISSED")
     assert verdict_on("berthmaster", 0.81, 0.4).startswith("MISSED")
@@ -69,6 +71,8 @@ def test_ours_with_moves_is_our_policy_with_a_budget_below_one_percent() -> None
     assert 0 < setting.moves_ratio < 0.01
     assert setting.problems() == []
     assert setting_of("fgd", 3, 1.0, 2.0).moves_ratio == 0
+    by_arrival = setting_of("ours+moves,arrival", 3, 1.0, 2.0)
+    assert (by_arrival.moves_ratio, by_arrival.is_in_turn) == (setting.moves_ratio, False)
 
 
 def test_order_and_policy_can_be_told_apart() -> None:
