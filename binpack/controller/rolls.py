@@ -23,6 +23,11 @@ def call_rolls(world: World) -> None:
 
 
 def _sort(world: World, gang: Standing, ready: Sequence[Pod]) -> None:
+    lacking = {pod.uid: lack for pod in ready if (lack := world.lookups.lacks(pod))}
+    for uid, lack in lacking.items():
+        world.wait(Unplaced(pod_uid=uid, reason=Reason.VOLUME, detail=lack))
+    late = [pod.name for pod in ready if pod.uid in lacking]
+    ready = [pod for pod in ready if pod.uid not in lacking]
     if gang.call is Call.ENOUGH:  # the gang stands: whoever comes now is planned alone
         for pod in ready:
             record = world.waiting.get(pod.uid)
@@ -31,12 +36,13 @@ def _sort(world: World, gang: Standing, ready: Sequence[Pod]) -> None:
         return
     for pod in ready:
         world.queue.pop(pod.uid, None)
-    if gang.call is Call.WHOLE:
+    if gang.call is Call.WHOLE and not lacking:
         world.together.due.add(gang.key)
         return
     world.together.short.add(gang.key)
+    text = gang.text if gang.call is not Call.WHOLE else f"{gang.text}, and {', '.join(late[:3])} cannot be placed yet"
     for pod in ready:
-        world.wait(Unplaced(pod_uid=pod.uid, reason=Reason.GANG_INCOMPLETE, detail=gang.text))
+        world.wait(Unplaced(pod_uid=pod.uid, reason=Reason.GANG_INCOMPLETE, detail=text))
 
 
 def gangs_without_room(world: World) -> Iterator[tuple[Pod, ...]]:

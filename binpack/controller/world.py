@@ -132,6 +132,7 @@ class World:
             if before is None or (before == pod and not waits_for_it and not self.lookups.lacks(pod)):
                 continue
             self.pods[pod.uid] = pod
+            self.together.seen(pod)
             if pod.uid not in self.away:
                 self._sort(pod, before)
 

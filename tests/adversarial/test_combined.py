@@ -11,10 +11,11 @@ from binpack.repack.occupants import is_known
 from binpack.repack.values import Movable
 from fleet import labels
 from fleet.company import Guest, PodTerm, Selector, Spread
-from fleet.constraints import NodeConstraints, Requirement
+from fleet.constraints import NodeConstraints, NodeTerm, Requirement
 from fleet.dra import PodClaim
 from fleet.plan import Reason
 from fleet.pod import Berth
+from fleet.volumes import Claim, Volume
 from tests.support.builders import a_node, a_pod, a_state
 from tests.support.planning import running
 
@@ -234,3 +235,37 @@ async def test_no_member_of_a_gang_counts_on_being_the_first_whom_its_affinity_n
         where = {call[1]: call[2].node for call in bridge.writer.calls if call[0] == "pin"}
         assert len(where) == 3
         assert where["uid-g0"] in {where["uid-g1"], where["uid-g2"]}
+
+
+def mounting(name, **words):
+    """Return a gang member that mounts the claim `data`."""
+    return replace(
+        a_pod(name, whole=1, gang="g", gang_size=2, **words), claims=("data",), unmodelled=("volume claims",)
+    )
+
+
+def bound_volume(book, zone):
+    """Let the claim `data` be bound to a volume of a zone."""
+    term = NodeTerm(labels=(Requirement(key="zone", operator="In", values=(zone,)),))
+    book.set_volume(Volume(name="v", terms=(term,)))
+    book.set_claim(Claim(namespace="default", name="data", volume="v", is_bound=True))
+
+
+async def test_a_gang_waits_for_a_member_s_volume_with_one_reason_and_then_goes_where_it_is():
+    nodes = [a_node(f"n{zone}", gpus=2, labels={"zone": zone}) for zone in "ab"]
+    async with running(nodes) as bridge:
+        lookups = bridge.world.lookups
+        lookups.volumes.is_known = True
+        bridge.see(mounting("g0"), a_pod("g1", whole=1, gang="g", gang_size=2))
+        for _ in range(5):
+            await bridge.pass_s(2)
+            bridge.catch_up()
+        assert not bridge.writer.said("seat")
+        reasons = [bridge.world.waiting.get(f"uid-g{i}").reason for i in (0, 1)]
+        assert reasons == [Reason.VOLUME, Reason.GANG_INCOMPLETE]
+        assert len(bridge.writer.said("say")) <= 3, "the reasons do not take turns"
+        bound_volume(lookups.volumes, "b")
+        lookups.has_news = True
+        bridge.turns.wake()
+        await bridge.pass_s(5)
+        assert {call[1]: call[2].node for call in bridge.writer.calls if call[0] == "seat"}["uid-g0"] == "nb"
