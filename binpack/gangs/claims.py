@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Final
 
 from binpack.dra.desk import Desk
@@ -19,7 +20,7 @@ from binpack.dra.wants import Want, Way
 from binpack.dra.wishes import MOST_RESERVERS, Pending
 from binpack.state import NodeState
 from fleet import labels
-from fleet.dra import ClaimChoice, DeviceId
+from fleet.dra import Allocation, ClaimChoice, DeviceId
 from fleet.plan import Placement, Reason
 from fleet.pod import Pod
 
@@ -81,6 +82,14 @@ class _Known:
     common: Hashable = None
 
 
+def _joined(members: Sequence[Pod]) -> Pod:
+    requests, claims = members[0].requests, {one.claim: one for one in members[0].resource_claims}
+    for pod in members[1:]:
+        requests += pod.requests
+        claims |= {one.claim: one for one in pod.resource_claims}
+    return replace(members[0], requests=requests, ask=None, resource_claims=tuple(claims.values()))
+
+
 class GangClaims:
     """The claims of one gang's unit, all of which can be planned."""
 
@@ -90,6 +99,7 @@ class GangClaims:
         users = Counter(claim.uid for pod in unit for claim in desk.claims_of(pod))
         self._shared = {uid for uid, many in users.items() if many > 1}
         self._wants: dict[str, tuple[Want, ...]] = {}
+        self._shared_by: dict[str, tuple[str, ...]] = {}
         self._ways: dict[Way, int] = {}
         attributes: set[str] = set()
         for pod in unit:
@@ -97,6 +107,7 @@ class GangClaims:
             if wish is None or isinstance(wish, Pending):
                 continue
             self._wants[pod.uid] = tuple(want for want in wish.wants if want.uid not in self._shared)
+            self._shared_by[pod.uid] = tuple(want.uid for want in wish.wants if want.uid in self._shared)
             for want in wish.wants:
                 attributes.update(one.attribute for one in want.constraints)
                 for ways in want.ways:
@@ -106,6 +117,7 @@ class GangClaims:
         # Cards that pods hold by record are nobody's by claim, so their names count where members do both.
         self._by_name = any(pod.ask is not None for pod in unit)
         self._taken: list[tuple[Sequence[ClaimChoice], NodeState]] = []
+        self._bound: dict[str, Allocation] = {}
         self._numbers: dict[Hashable, int] = {}
         self._nodes: dict[str, _Known] = {}
 
@@ -121,6 +133,20 @@ class GangClaims:
             else:
                 found.append(claim.uid if claim.uid in self._shared else claim.demand)
         return tuple(found)
+
+    def as_one(self, unit: Sequence[Pod]) -> list[Pod]:
+        """Return, for members that share claims which have no devices yet, a pod that asks what all of them ask.
+
+        Where devices are a node's own, such members go to one node: it must have room for all of it.
+        """
+        groups: list[tuple[set[str], list[Pod]]] = []
+        for pod in (pod for pod in unit if self._shared_by.get(pod.uid)):
+            shared, members = set(self._shared_by[pod.uid]), [pod]
+            for group in [group for group in groups if not group[0].isdisjoint(shared)]:
+                groups.remove(group)
+                shared, members = shared | group[0], [*group[1], *members]
+            groups.append((shared, members))
+        return [_joined(members) for _, members in groups]
 
     def most(self, pod: Pod, node: str, enough: int) -> int:
         """Return an upper limit of how many members like this one the node's devices can serve, `enough` at most."""
@@ -160,14 +186,26 @@ class GangClaims:
         return frozenset(cards.items()), drawn, known.common
 
     def bound(self, node: str) -> tuple[bool, ...]:
-        """Return which of the claims that have devices by now can be used on the node."""
+        """Return which of the shared claims that were given devices in the search can be used on the node."""
+        if not self._bound:
+            return ()
         node_labels = self._desk.pools.labels(node)
-        found: list[bool] = []
-        for uid in sorted(self._shared):
-            claim = self._desk.claims.get(uid)
-            allocation = None if claim is None else self._desk.allocation(claim)
-            found.append(allocation is None or allocation.reaches(node, node_labels))
-        return tuple(found)
+        return tuple(one.reaches(node, node_labels) for _, one in sorted(self._bound.items(), key=itemgetter(0)))
+
+    def is_bound(self, pod: Pod) -> bool:
+        """Return True if a claim that the pod shares was given devices in the search."""
+        return any(uid in self._bound for uid in self._shared_by.get(pod.uid, ()))
+
+    def is_open(self, pod: Pod, node: str) -> bool:
+        """Return True if the node reaches what the claims that the pod shares were given in the search."""
+        node_labels = self._desk.pools.labels(node)
+        given = (self._bound.get(uid) for uid in self._shared_by.get(pod.uid, ()))
+        return all(one is None or one.reaches(node, node_labels) for one in given)
+
+    @property
+    def has_just_bound(self) -> bool:
+        """Return True if the last member taken was the first of those who share a claim."""
+        return bool(self._taken) and any(choice.claim_uid in self._shared for choice in self._taken[-1][0])
 
     def ways(self, pod: Pod, node: str) -> tuple[tuple[tuple[ClaimChoice, ...], ...], bool]:
         """Return the choices of devices for a member that differ in what they leave, and whether these are all."""
@@ -252,6 +290,7 @@ class GangClaims:
             The node, with the cards in use that its claims have.
         """
         self._taken.append((choices, before))
+        self._bound |= {one.claim_uid: one.allocation for one in choices if one.claim_uid in self._shared}
         self._desk.take(choices)
         self._record(after)
         return with_held(after, self._desk.held_on(after.node.name)) if self._by_name else after
@@ -259,6 +298,8 @@ class GangClaims:
     def give_back(self) -> None:
         """Undo the last `take`."""
         choices, before = self._taken.pop()
+        for choice in choices:
+            self._bound.pop(choice.claim_uid, None)
         self._desk.give_back(choices)
         self._record(before)
 

@@ -91,7 +91,7 @@ def place(
     hopeless = _alone(index, [members[0] for members in kinds])
     if hopeless is not None:
         return _refused(unit, hopeless.detail, fitted, is_proven=True, reason=hopeless.reason)
-    states, is_all = _nodes(index, state_of, kinds)
+    states, is_all = _nodes(index, state_of, kinds, claims)
     is_proven = False
     if all(pod.ask is None or pod.ask.kind in KNOWN_KINDS for pod in unit):
         sought = seek(unit, states, (effort or Effort()).steps, claims)
@@ -151,19 +151,30 @@ def _alone(index: Index, members: Sequence[Pod]) -> Unplaced | None:
     return None
 
 
-def _nodes(index: Index, state_of: StateOf, kinds: Sequence[Sequence[Pod]]) -> tuple[list[NodeState], bool]:
+def _nearest(index: Index, pod: Pod, most: int) -> list[str]:
+    """Return the nodes for a pod that cost least; its claims are looked for on a few more at every question."""
+    before, found = -1, index.nearest(pod, most)
+    while pod.resource_claims and before < len(found) < most:
+        before, found = len(found), index.nearest(pod, most)
+    return found
+
+
+def _nodes(
+    index: Index, state_of: StateOf, kinds: Sequence[Sequence[Pod]], claims: GangClaims | None
+) -> tuple[list[NodeState], bool]:
     """Return the nodes to search, and whether these are all that could take any member."""
     names: dict[str, None] = {}
     is_all = True
     for members in kinds:
         most = len(members) + _SPARE_NODES
-        found = index.nearest(members[0], most)
-        before = -1
-        while members[0].resource_claims and before < len(found) < most:
-            # Claims are looked for on a few more nodes at every question.
-            before, found = len(found), index.nearest(members[0], most)
+        found = _nearest(index, members[0], most)
         is_all = is_all and len(found) < most
         names.update(dict.fromkeys(found))
+    if claims is not None:
+        unit = [pod for members in kinds for pod in members]
+        joined = claims.as_one(unit)
+        for pod in joined:
+            names.update(dict.fromkeys(_nearest(index, pod, len(joined) + _SPARE_NODES)))
     states = [state for state in map(state_of, names) if state is not None]
     return states, is_all and len(states) == len(names)
 

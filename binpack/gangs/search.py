@@ -136,11 +136,24 @@ class _Search:
         """Seat the kinds that are left, the one with the fewest nodes for its need first."""
         if not open_kinds:
             return True
-        kind = min(open_kinds, key=lambda one: self._could[one] / (self._needed[one] * self._weights[one]))
+        kind = min(open_kinds, key=lambda one: self._open_seats(one) / (self._needed[one] * self._weights[one]))
         places = [place for place, room in enumerate(self._rooms) if self._limit(kind, room)]
-        places.sort(key=lambda place: (self._rooms[place].tightness, place))
+        places.sort(key=lambda place: self._rank(kind, place))
         others = tuple(one for one in open_kinds if one != kind)
         return self._seat(kind, places, 0, open_kinds, others)
+
+    def _rank(self, kind: int, place: int) -> tuple[object, ...]:
+        """Return what the kind's nodes are ordered by: for claims those first that can serve the fewest members."""
+        room = self._rooms[place]
+        claimable = 0 if self._claims is None else self._limit(kind, room)
+        return claimable, room.tightness, place
+
+    def _open_seats(self, kind: int) -> int:
+        """Return an upper limit of how many of the kind can be seated."""
+        claims, example = self._claims, self._kinds[kind][0]
+        if claims is None or not claims.is_bound(example):
+            return self._could[kind]
+        return sum(self._limit(kind, room) for room in self._rooms if claims.is_open(example, room.state.node.name))
 
     def _seat(
         self, kind: int, ranked: list[int], floor: int, open_kinds: tuple[int, ...], others: tuple[int, ...]
@@ -149,6 +162,8 @@ class _Search:
         left = self._needed[kind]
         if not left:
             return self._next_kind(others)
+        claims, example = self._claims, self._kinds[kind][0]
+        is_bound = claims is not None and claims.is_bound(example)
         open_seats = sum(self._limit(kind, self._rooms[place]) for place in ranked[floor:])
         seen: set[tuple[object, ...]] = set()
         for rank in range(floor, len(ranked)):
@@ -157,9 +172,9 @@ class _Search:
             if open_seats < left:
                 break
             open_seats -= limit
-            if not limit:
+            if not limit or (is_bound and claims is not None and not claims.is_open(example, room.state.node.name)):
                 continue
-            looks = room.looks if self._claims is None else (room.looks, self._claims.bound(room.state.node.name))
+            looks = room.looks if claims is None else (room.looks, claims.bound(room.state.node.name))
             if looks in seen:
                 continue
             seen.add(looks)
@@ -221,6 +236,9 @@ class _Search:
                 could[other] += self._limit(other, after) - had
                 if could[other] < needed[other]:
                     stuck = other
+        if stuck < 0 and self._claims is not None and self._claims.has_just_bound:
+            bound = (one for one in open_kinds if needed[one] and self._claims.is_bound(self._kinds[one][0]))
+            stuck = next((one for one in bound if self._open_seats(one) < needed[one]), -1)
         if stuck >= 0:
             self._weights[stuck] += 1.0
         return stuck < 0
