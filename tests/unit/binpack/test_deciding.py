@@ -28,6 +28,9 @@ class World:
         self.waiting, self.weights = {}, {}
         self.coming = []
 
+    def waited_s(self, uid):
+        return 0.0
+
     def refresh(self):
         for state in self.coming:
             self.states_now[state.node.name] = state
