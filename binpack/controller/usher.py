@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -93,6 +94,7 @@ class Usher:
         self._preempts = preempts
         self._may_break = may_break
         self._settles_at_s = self._preempts_at_s = float("-inf")
+        self._tries = Counter[Key | None]()  # to allocate the claims of a gang, in a row
 
     # -- decisions ---------------------------------------------------------------------------------------------
 
@@ -285,14 +287,15 @@ class Usher:
         """Have a unit's claims allocated, then write its seats; where that fails, plan all of them again."""
         world = self._world
         outcome, detail = await self._carrier.allot_unit(seats)
+        first = seats[0][0]
+        key = key_of(first)
         if outcome is Outcome.DONE:
+            self._tries.pop(key, None)
             await self._write_seats([(pod, replace(berth, choices=())) for pod, berth in seats])
             return
-        first = seats[0][0]
         log.info("gang of %s did not get its devices: %s (%s)", first.key, outcome.value, detail)
-        key = key_of(first)
-        if key is not None:
-            world.together.rest(key, self._clock.monotonic_s() + FIRST_PAUSE_S)
+        self._tries[key] += 1
+        world.together.rest(key, self._clock.monotonic_s() + backoff_s(FIRST_PAUSE_S, self._tries[key]))
         for pod, _ in seats:
             world.again(pod.uid)
         self._wake()

@@ -42,6 +42,8 @@ class ClaimStore:
         desks: Who watches; a claim shows at once, unless `is_slow`.
         writes: (name, what was patched) of every write that was taken.
         refuses: Names of claims whose allocation is answered with a conflict, each once.
+        always_refuses: Name of one whose allocation always is.
+        refused: Names of those that were.
     """
 
     def __init__(self) -> None:
@@ -49,6 +51,8 @@ class ClaimStore:
         self.desks: list[Desk] = []
         self.writes: list[tuple[str, str]] = []
         self.refuses: set[str] = set()
+        self.always_refuses = ""
+        self.refused: list[str] = []
         self._objects: dict[str, dict[str, Any]] = {}
         self._version = 0
 
@@ -112,8 +116,9 @@ class ClaimStore:
                 raise Conflict(409, "Conflict", f"{name} has another {key}")
         status = patch.get("status")
         if status is not None and status.get("allocation") is not None:
-            if name in self.refuses:
+            if name in self.refuses or name == self.always_refuses:
                 self.refuses.discard(name)
+                self.refused.append(name)
                 raise Conflict(409, "Conflict", f"{name} was written by somebody else")
             if old["status"].get("allocation") is not None:
                 raise Invalid(422, "Invalid", f"{name} is allocated")

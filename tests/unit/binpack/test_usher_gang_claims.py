@@ -143,6 +143,21 @@ async def test_a_claim_that_somebody_else_takes_in_between_sends_the_whole_gang_
         stands(bridge, store)
 
 
+async def test_a_gang_that_never_gets_its_devices_is_tried_less_and_less():
+    store = a_store(*(f"c{i}" for i in range(4)))
+    async with harbour(store) as bridge:
+        store.always_refuses = "c3"
+        bridge.see(*quartet())
+        for _ in range(100):
+            await bridge.pass_s(1)
+        tries = sum(name == "c3" for name in store.refused)
+        assert 4 <= tries <= 9
+        assert devices_held(store.claims()) == []
+        store.always_refuses = ""
+        await go_on(bridge, 32)
+        stands(bridge, store)
+
+
 async def test_a_device_that_another_claim_got_in_between_sends_the_whole_gang_back():
     store = a_store(*(f"c{i}" for i in range(4)), "theirs")
     async with harbour(store, devices=3) as bridge:
@@ -295,3 +310,13 @@ async def test_devices_that_a_dead_leader_had_given_to_one_member_are_used():
         await go_on(bridge)
         stands(bridge, store)
         assert store.device("c2") == ("n1", "d1")
+
+
+async def test_members_of_a_job_are_steered_to_the_nodes_of_their_devices_alone():
+    store = a_store(*(f"c{i}" for i in range(4)))
+    job = replace(a_pod("x").owner, kind="Job")
+    async with harbour(store) as bridge:
+        bridge.see(*(replace(pod, owner=job) for pod in quartet()))
+        await go_on(bridge)
+        steered = {pod.name: [one.node for one in pod.candidates] for pod in bridge.writer.pods.values()}
+        assert steered == {f"p{i}": [store.device(f"c{i}")[0]] for i in range(4)}
