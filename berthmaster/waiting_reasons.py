@@ -67,7 +67,8 @@ WAITING: Final[dict[Reason, Meaning]] = {
         "kube-scheduler's own condition says how it goes on",
     ),
     Reason.UNMODELLED_CONSTRAINT: Meaning(
-        "its gang is told in a way that is not planned (workloadRef of Kubernetes 1.35); with status False: "
+        "its gang is told in a way that is not planned (workloadRef of Kubernetes 1.35), "
+        "or has a claim that only kube-scheduler can allocate; with status False: "
         "it was placed, steered by candidates because of a constraint that is not planned, which the message names",
         "the labels of a gang, or a PodGroup; nothing where it was placed",
     ),
