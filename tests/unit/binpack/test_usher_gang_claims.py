@@ -320,3 +320,24 @@ async def test_members_of_a_job_are_steered_to_the_nodes_of_their_devices_alone(
         await go_on(bridge)
         steered = {pod.name: [one.node for one in pod.candidates] for pod in bridge.writer.pods.values()}
         assert steered == {f"p{i}": [store.device(f"c{i}")[0]] for i in range(4)}
+
+
+@pytest.mark.parametrize("writes", [3, 7, 9, 14])
+async def test_of_two_gangs_for_the_same_devices_one_stands_and_the_other_holds_nothing(writes):
+    store = a_store(*(f"{gang}{i}" for gang in "ch" for i in range(4)))
+    others = [replace(member(f"q{i}", f"h{i}"), gang="h") for i in range(4)]
+    async with harbour(store, strength=Strength(writes)) as bridge:
+        bridge.see(*quartet(), *others)
+        await go_on(bridge, 3)
+        left = list(bridge.writer.pods.values())
+    async with harbour(store, left) as bridge:
+        await go_on(bridge, 12)
+        names = {pod.name[0] for pod in bridge.writer.pods.values() if pod.pinned_node}
+        assert len(names) == 1
+        assert len(pinned(bridge)) == len(devices_held(store.claims())) == len(set(devices_held(store.claims()))) == 4
+        done = [name for name in bridge.writer.pods if name[0] in names]
+        for name in done:
+            store.remove(f"{'c' if name[0] == 'p' else 'h'}{name[1]}")
+        bridge.lose(*done)
+        await go_on(bridge, 6)
+        assert len(pinned(bridge)) == 4
