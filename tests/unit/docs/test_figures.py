@@ -58,6 +58,17 @@ def test_speed_of_decisions_and_batches() -> None:
         assert says("500 mixed pods at 5,000 nodes", batch["medians"]["cpu_s"], 1)
 
 
+def test_gangs_with_claims() -> None:
+    rows = result("gang_claims")["rows"]
+    start = "gangs with resource claims"
+    for cluster in ("whole", "partitions"):
+        found = [row for row in rows if row["cluster"] == cluster]
+        placed, asked = (sum(row[name] for row in found) for name in ("placed", "gangs"))
+        assert f"{placed} of {asked}" in cells(start)
+        if cluster == "whole":
+            assert says(start, max(row["worst_cpu_s"] for row in found), 2)
+
+
 def test_gangs() -> None:
     rows = result("gangs")["rows"]
     placed, asked = (sum(row[name] for row in rows) for name in ("placed", "gangs"))
