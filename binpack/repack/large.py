@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from binpack.demand import UNPLACED_PRICE, demand_milli, hardest_first
+from binpack.fit import mismatch, model_rank, serves
 from binpack.index import Index
 from binpack.index.excerpt import Excerpt
 from binpack.repack.nearest import Nearest, Prices
@@ -128,6 +129,8 @@ def _freed(trial: Trial, names: Sequence[str], waiting: tuple[Pod, ...], steps: 
         if one.pod.uid not in moved:
             if not trial.allowance.may_leave(one) or one.service in services or _is_beyond(trial.index, one.pod):
                 continue
+            if not could_come(trial.index, one):
+                continue  # no pattern has it where it is
         elif _is_beyond(trial.index, one.pod):
             return None
         services |= {one.service} if one.service else set()
@@ -160,6 +163,24 @@ def _is_beyond(index: Index, pod: Pod) -> bool:
     ask = pod.ask
     is_special = ask is not None and (ask.kind is AskKind.PARTITION or bool(ask.alternatives))
     return is_special or bool(pod.resource_claims) or bool(pod.problems) or index.company.is_involved(pod)
+
+
+def could_come(index: Index, one: Movable) -> bool:
+    """Return True if the pod would be let onto its own berth today: nodes are cordoned, pods grow, cards fall ill."""
+    arrays, slot = index.arrays, index.arrays.slots.get(one.berth.node)
+    node = None if slot is None else arrays.nodes[slot]
+    if slot is None or node is None or mismatch(one.pod, node) is not None:
+        return False
+    free = (arrays.milli_cpu[slot], arrays.memory_bytes[slot], arrays.pod_slots[slot])
+    if min(free) < 0 or int(arrays.free_milli[slot].min()) < 0 or int(arrays.free_mib[slot].min()) < 0:
+        return False
+    ask, there = one.pod.ask, {device.id: device for device in node.devices}
+    if ask is None:
+        return True
+    held = [there[name] for name in one.berth.devices if name in there]
+    return serves(ask, node) and all(
+        device.is_healthy and device.partitions is None and model_rank(ask, device.model) is not None for device in held
+    )
 
 
 def _question(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from binpack.controller.writer import Outcome
 from binpack.index import Index
 from binpack.moving import afresh
+from binpack.repack.large import could_come
 from binpack.repack.occupants import is_known
 from binpack.repack.values import Movable
 from fleet import labels
@@ -269,3 +270,19 @@ async def test_a_gang_waits_for_a_member_s_volume_with_one_reason_and_then_goes_
         bridge.turns.wake()
         await bridge.pass_s(5)
         assert {call[1]: call[2].node for call in bridge.writer.calls if call[0] == "seat"}["uid-g0"] == "nb"
+
+
+def test_the_solver_is_not_asked_about_pods_that_could_not_come_to_where_they_are():
+    """A pod grew in place, a node was cordoned, a card fell ill: no pattern has them there, and none may be asked."""
+    pods = [a_pod(f"p{i}", whole=1, milli_cpu=1000, node="n1", devices=(str(i),)) for i in (0, 1)]
+    movables = [Movable(pod=afresh(pod), berth=Berth(node="n1", devices=pod.devices), service=pod.name) for pod in pods]
+    well = a_node("n1", gpus=2, milli_cpu=2000)
+    for node, could in (
+        (well, True),
+        (a_node("n1", gpus=2, milli_cpu=1900), False),
+        (replace(well, is_cordoned=True), False),
+        (a_node("n1", gpus=2, milli_cpu=2000, dead=("0",)), False),
+    ):
+        index = Index()
+        index.set_node(a_state(node, *pods))
+        assert could_come(index, movables[0]) is could, node

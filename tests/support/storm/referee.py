@@ -17,7 +17,7 @@ from fleet.kube.decode import node_from
 from fleet.node import Node
 from fleet.pod import Berth, Pod
 from tests.support.builders import node_object, slice_object
-from tests.support.storm.api import CLAIMS, Key, Object, StormApi, key_of, split
+from tests.support.storm.api import CLAIMS, Key, Object, StormApi, split
 from tests.support.storm.cluster import ZONE, decoded
 
 # Memory slices and legal starts of instances of an A100 with 80 GB (NVIDIA MIG user guide).
@@ -52,6 +52,7 @@ class Referee:
         found: What was wrong, in words.
         torn: Gangs of which the planner made a member go for others.
         writes: How many there were.
+        forged: Pods whose annotations somebody else wrote.
         placed: UIDs of pods that were let go since `spread` was last called; None = others were made to go meanwhile.
         begun: Gangs of which a member is placed: the others may follow one by one.
     """
@@ -60,10 +61,12 @@ class Referee:
         self.found: list[str] = []
         self.torn: set[str] = set()
         self.writes = 0
+        self.forged: set[Key] = set()
         self.placed: list[str] | None = []
         self.begun: set[str] = set()
         self._api = api
         self._by_planner: set[str] = set()
+        self._is_asked = False
         api.before_write = self.judge
 
     # -- writes --------------------------------------------------------------------------------------------------
@@ -80,7 +83,7 @@ class Referee:
         if new is None:
             self.placed = None
             self.torn.add(before.gang)
-            if verb == "evict" and before.node_name:
+            if verb == "evict" and before.node_name and not self._api.is_late:
                 self._evicted(before)
             return
         after = decoded(new)
@@ -110,7 +113,7 @@ class Referee:
         seen = {key: decoded(obj) for key, obj in self._api.seen[paths.PODS].items()}
         for key, obj in self._api.objects[paths.PODS].items():
             pod = decoded(obj)
-            if pod.uid == uid or not pod.is_live:
+            if pod.uid == uid or not pod.is_live or (key in self.forged and not self._is_asked):
                 continue
             held = held_by(pod)
             is_elsewhere = bool(pod.node_name and pod.candidates) and pod.node_name != pod.candidates[0].node
@@ -134,6 +137,8 @@ class Referee:
     # -- rules ---------------------------------------------------------------------------------------------------
 
     def _berth(self, pod: Pod, berth: Berth, what: str) -> None:
+        if (pod.namespace, pod.name) in self.forged and not self._is_asked:
+            return
         where = f"{what} of {pod.key} on {berth.node}={','.join(berth.devices)}"
         node = self._node(berth.node)
         if node is None:
@@ -153,6 +158,8 @@ class Referee:
             self._say(f"{where}: {wrong}")
 
     def _amounts(self, pod: Pod, node: Node, others: Iterable[Held]) -> Iterator[str]:
+        if self._api.is_late or pod.has_claims:  # its devices are written first, and others change meanwhile
+            return
         held = [pod, *(one.pod for one in others)]
         have = node.allocatable
         if (asked := sum(one.requests.milli_cpu for one in held)) > have.milli_cpu and pod.requests.milli_cpu:
@@ -191,11 +198,13 @@ class Referee:
             yield "devices of several islands"
 
     def _allowed(self, pod: Pod, node: Node, what: str) -> Iterator[str]:
-        if what == "move" or self._api.is_late:
+        if what == "move" or self._api.is_late or pod.has_claims:
             return
         if node.is_cordoned:
             yield "the node is cordoned"
-        if any(node.labels.get(key) != value for key, value in pod.constraints.node_selector):
+        shown = self._api.seen[paths.PODS].get((pod.namespace, pod.name))
+        selector = (pod if shown is None else decoded(shown)).constraints.node_selector
+        if any(node.labels.get(key) != value for key, value in selector):
             yield "the node selector does not match"
         for taint in node.taints:
             if taint.effect == "NoSchedule" and not any(one.tolerates(taint) for one in pod.constraints.tolerations):
@@ -236,11 +245,8 @@ class Referee:
         """Nobody goes but for a seat that is written, of somebody more important, and that it stands in the way of."""
         if victim.moving_by:
             return
-        seats = [
-            pod
-            for obj in self._api.objects[paths.PODS].values()
-            if (pod := decoded(obj)).seat is not None and pod.seat.node == victim.node_name
-        ]
+        objects = [self._api.objects[paths.PODS], self._api.seen[paths.PODS]]
+        seats = [pod for known in objects for obj in known.values() if _has_seat(pod := decoded(obj), victim.node_name)]
         if not any(pod.priority > victim.priority for pod in seats):
             self._say(f"{victim.key} is evicted from {victim.node_name} and nobody has a seat there")
 
@@ -260,10 +266,11 @@ class Referee:
     def is_free(self, pod: Pod, name: str) -> bool:
         """Return True if the pod could be placed on the node as all is now, whoever else wants it."""
         before, self.found = self.found, []
+        self._is_asked = True
         try:
             return any(self._is_good(pod, berth) for berth in self._berths(pod, name))
         finally:
-            self.found = before
+            self.found, self._is_asked = before, False
 
     def _is_good(self, pod: Pod, berth: Berth) -> bool:
         self.found = []
@@ -345,6 +352,10 @@ def _tolerates(pod: Pod, node: Node) -> bool:
     return all(any(one.tolerates(taint) for one in pod.constraints.tolerations) for taint in hard)
 
 
+def _has_seat(pod: Pod, node: str) -> bool:
+    return pod.seat is not None and pod.seat.node == node
+
+
 def _shows(pod: Pod | None, held: Held) -> bool:
     shown = None if pod is None or pod.uid != held.pod.uid else held_by(pod)
     return shown is not None and shown.berth == held.berth
@@ -390,6 +401,3 @@ def _overlap(pod: Pod, name: str, others: Iterable[Held], memory_mib: int | None
 def _slices(name: str) -> set[int]:
     profile, _, start = name.rpartition(":")[2].partition("@")
     return set(range(int(start), int(start) + _SLICES[profile]))
-
-
-__all__ = ["Held", "Referee", "held_by", "key_of"]

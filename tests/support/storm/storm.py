@@ -19,13 +19,15 @@ from binpack.controller.service import Planner
 from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
 from binpack.ledger import Ledger
-from fleet import labels
+from binpack.solver.instance import Budget
+from binpack.solver.question import Answer, Question
+from binpack.solver.solve import solve
 from fleet.kube import paths
 from fleet.kube.decode import node_from
 from fleet.pod import Pod
 from tests.support.builders import node_object, slice_object
 from tests.support.clock import ManualClock, settle
-from tests.support.storm.api import CLAIMS, DEPLOYMENTS, Object, StormApi, key_of
+from tests.support.storm.api import CLAIMS, DEPLOYMENTS, StormApi
 from tests.support.storm.cluster import Cluster, decoded
 from tests.support.storm.makings import Makings
 from tests.support.storm.referee import Referee
@@ -33,6 +35,22 @@ from tests.support.storm.referee import Referee
 
 async def _here(work: Callable[[], bytes], wall_s: float) -> bytes:
     return work()
+
+
+class _Thinker:
+    """The solver in this very process; while it thinks the cluster goes on."""
+
+    def __init__(self, rng: Random, clock: ManualClock) -> None:
+        self._rng = rng
+        self._clock = clock
+
+    async def solve(self, question: Question, budget: Budget) -> Answer:
+        answer = solve(question, budget)
+        await self._clock.sleep(self._rng.choice((0.0, 0.1, 2.0)))
+        return answer
+
+    async def close(self) -> None:
+        """Nothing to close."""
 
 
 class _Crashes(logging.Handler):
@@ -59,16 +77,20 @@ class Storm:
         self.cluster = Cluster(self.api, self.clock, self.rng)
         self.referee = Referee(self.api)
         self.makings = Makings(self.cluster, self.rng)
+        self.referee.forged = self.makings.forged
         self.said: list[str] = []
         self.settings = PlannerSettings(
-            solve_s=0.0,
+            solve_s=self.rng.choice((0.0, 0.0, 0.05)),
             hand_over_after_s=10_000.0,
             preempts_past_budgets=self.rng.random() < 0.2,
             moves=MovesSettings(mode=self.rng.choice(("off", "act", "act")), waits_s=5.0, every_s=20.0),
         )
         self._crashes = _Crashes()
         # Moves are looked for in this very process: a run must be had again.
-        self._patch = patch.object(service, "Proposer", partial(service.Proposer, aside=_here, solves=False))
+        self._patches = [
+            patch.object(service, "Proposer", partial(service.Proposer, aside=_here, solves=False)),
+            patch.object(service, "SolverProcess", partial(_Thinker, self.rng)),
+        ]
         self._registry = CollectorRegistry()
         self._planner: Planner | None = None
         self._lead: asyncio.Task[Any] | None = None
@@ -77,14 +99,16 @@ class Storm:
 
     async def __aenter__(self) -> Storm:
         logging.getLogger().addHandler(self._crashes)
-        self._patch.start()
+        for one in self._patches:
+            one.start()
         self.makings.begin()
         await self.lead()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.resign()
-        self._patch.stop()
+        for one in self._patches:
+            one.stop()
         logging.getLogger().removeHandler(self._crashes)
 
     async def lead(self) -> None:
@@ -238,7 +262,7 @@ class Storm:
         found = [
             f"{key[1]} is still marked: {pod.moving_to} {pod.moving_by}"
             for key, obj in self.api.objects[paths.PODS].items()
-            if ((pod := decoded(obj)).moving_to or pod.moving_by) and key not in self.makings.forged
+            if ((pod := decoded(obj)).moving_to or pod.moving_by) and pod.is_live and key not in self.makings.forged
         ]
         for key, service_ in self.api.objects[DEPLOYMENTS].items():
             if service_["spec"]["replicas"] != self.makings.wanted[key]:
@@ -265,6 +289,3 @@ def _is_beyond(pod: Pod) -> bool:
     guest = pod.guest
     has_rules = guest.affinity or any(spread.is_hard for spread in guest.spreads)
     return bool(pod.gang or pod.resource_claims or pod.claims or has_rules or pod.seat)
-
-
-__all__ = ["DEPLOYMENTS", "Object", "Storm", "key_of", "labels"]
