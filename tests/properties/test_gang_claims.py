@@ -18,7 +18,7 @@ from binpack.gangs.place import Refusal, place
 from binpack.gangs.room import booked
 from binpack.gangs.search import seek
 from binpack.state import NodeState
-from fleet.constraints import NodeTerm, Requirement
+from fleet.constraints import NodeConstraints, NodeTerm, Requirement
 from fleet.dra import Allocation, ClaimChoice, DeviceResult, PoolDevice, ResourceClaim, Where
 from fleet.plan import Placement, Plan
 from fleet.pod import Berth, Pod
@@ -254,3 +254,39 @@ def test_cards_that_members_hold_by_record_are_no_claims_and_the_other_way_round
     plan = Plan(placements=answer)
     assert check(by_name, pods, plan, together=[{pod.uid for pod in pods}]) == ()
     assert desk.violations(plan, pods) == ()
+
+
+def test_a_shared_claim_is_tried_elsewhere_where_not_all_who_share_it_have_room() -> None:
+    slices = [a_slice(name, [a_device("d")]) for name in NODES[:2]]
+    desk = a_desk(*slices, claims=[a_claim("s")])
+    states = [seat("n0", cpu=3), seat("n1", cpu=4)]
+    pods = [a_claimant(f"p{number}", "s", cores=2) for number in range(2)]
+    sought = seek(pods, states, 1_000, GangClaims(desk, pods))
+    assert {berth.node for _, berth in sought.berths} == {"n1"}
+
+
+def test_nodes_differ_where_what_others_hold_draws_on_the_same_card() -> None:
+    cards = [
+        a_device("a", {"kind": "a"}, uses={"card": {"slices": 1}}),
+        a_device("b", {"kind": "b"}, uses={"card": {"slices": 2}}),
+    ]
+    selector = f'device.attributes["{DRIVER}"].kind == "a"'
+    claims = [a_claim("c", a_request("r", selectors=(selector,))), a_claim("other", **has("n0", "b", pods=["x"]))]
+    desk = a_desk(*(a_slice(name, cards, counters=COUNTERS) for name in NODES[:2]), claims=claims)
+    sought = seek(
+        [a_claimant("p", "c")], [seat(name) for name in NODES[:2]], 1_000, GangClaims(desk, [a_claimant("p", "c")])
+    )
+    assert [berth.node for _, berth in sought.berths] == ["n1"]
+
+
+def test_where_a_shared_claim_was_tried_is_forgotten_once_others_are_seated_otherwise() -> None:
+    """One member goes first to the only node where the two that share have room; all tries beside it lead nowhere."""
+    names = ("n0", "n1", "n2", "n3")
+    desk = a_desk(*(a_slice(name, [a_device("d")]) for name in names), claims=[a_claim("s")])
+    zones = {"n0": {"zone": "a"}, "n1": {"zone": "a"}}
+    states = [seat("n0", cpu=6, labels=zones["n0"])]
+    states += [seat(name, cpu=7, slots=1, labels=zones.get(name)) for name in names[1:]]
+    first = a_claimant("x", cores=2, constraints=NodeConstraints(node_selector=(("zone", "a"),)))
+    pods = [first, *(a_claimant(f"p{number}", "s", cores=3) for number in range(2))]
+    sought = seek(pods, states, 1_000, GangClaims(desk, pods))
+    assert {pod.name: berth.node for pod, berth in sought.berths} == {"x": "n1", "p0": "n0", "p1": "n0"}
