@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import Final
 
 from binpack.dra.desk import Desk
-from binpack.dra.pools import Cell, PoolId, Reach
 from binpack.dra.shown import recorded_on, with_held
 from binpack.dra.wants import Want, Way
 from binpack.dra.wishes import MOST_RESERVERS, Pending
+from binpack.gangs.alike import Alike
 from binpack.state import NodeState
 from fleet import labels
 from fleet.dra import Allocation, ClaimChoice, DeviceId
@@ -26,7 +26,6 @@ from fleet.pod import Pod
 
 # Ways to choose devices on one node that are looked at.
 _MOST_WAYS: Final = 16
-_CELLS_PER_STEP: Final = 4
 
 
 def pending(desk: Desk, unit: Sequence[Pod]) -> Pending | None:
@@ -63,25 +62,6 @@ def clashes(placements: Iterable[Placement]) -> bool:
     return not claimed.isdisjoint(recorded)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Known:
-    """What does not change about a node's devices: which look alike to the gang's claims, by a number for each look.
-
-    Attributes:
-        reach: The devices that this is about.
-        number_of: By device that some claim could have.
-        own: Those of them that no other node reaches.
-        pools: With counters on which devices here draw.
-        common: What counts beside `own`.
-    """
-
-    reach: Reach
-    number_of: dict[DeviceId, int] = field(default_factory=dict)
-    own: list[tuple[Cell, int]] = field(default_factory=list)
-    pools: tuple[PoolId, ...] = ()
-    common: Hashable = None
-
-
 def _joined(members: Sequence[Pod]) -> Pod:
     requests, claims = members[0].requests, {one.claim: one for one in members[0].resource_claims}
     for pod in members[1:]:
@@ -91,7 +71,11 @@ def _joined(members: Sequence[Pod]) -> Pod:
 
 
 class GangClaims:
-    """The claims of one gang's unit, all of which can be planned."""
+    """The claims of one gang's unit, all of which can be planned.
+
+    Attributes:
+        alike: Tells the search which nodes and devices are as good as each other.
+    """
 
     def __init__(self, desk: Desk, unit: Sequence[Pod]) -> None:
         """Read what the claims want, and which of them several members use."""
@@ -100,7 +84,7 @@ class GangClaims:
         self._shared = {uid for uid, many in users.items() if many > 1}
         self._wants: dict[str, tuple[Want, ...]] = {}
         self._shared_by: dict[str, tuple[str, ...]] = {}
-        self._ways: dict[Way, int] = {}
+        numbers: dict[Way, int] = {}
         attributes: set[str] = set()
         for pod in unit:
             wish = desk.wish(pod) if pod.resource_claims else None
@@ -112,14 +96,12 @@ class GangClaims:
                 attributes.update(one.attribute for one in want.constraints)
                 for ways in want.ways:
                     for way in ways:
-                        self._ways.setdefault(way, len(self._ways))
-        self._attributes = tuple(sorted(attributes))
+                        numbers.setdefault(way, len(numbers))
         # Cards that pods hold by record are nobody's by claim, so their names count where members do both.
         self._by_name = any(pod.ask is not None for pod in unit)
         self._taken: list[tuple[Sequence[ClaimChoice], NodeState]] = []
         self._bound: dict[str, Allocation] = {}
-        self._numbers: dict[Hashable, int] = {}
-        self._nodes: dict[str, _Known] = {}
+        self.alike = Alike(desk, numbers, sorted(attributes), by_name=self._by_name)
 
     # -- members -----------------------------------------------------------------------------------------------
 
@@ -173,18 +155,6 @@ class GangClaims:
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
-    def looks(self, node: str) -> Hashable:
-        """Return everything that counts of a node's devices for these claims, as they are now."""
-        books, known = self._desk.books, self._known(node)
-        cards: Counter[Hashable] = Counter()
-        for cell, look in known.own:
-            if books.is_held(cell.id):
-                cards[look, books.is_whole_held(cell.id), frozenset(books.consumed(cell.id).items())] += 1
-            else:
-                cards[look] += 1
-        drawn = tuple(frozenset(books.counters(pool_id).items()) for pool_id in known.pools)
-        return frozenset(cards.items()), drawn, known.common
-
     def bound(self, node: str) -> tuple[bool, ...]:
         """Return which of the shared claims that were given devices in the search can be used on the node."""
         if not self._bound:
@@ -214,67 +184,9 @@ class GangClaims:
         wish = self._desk.wish(pod)
         if isinstance(wish, Pending):
             return (), True
-        numbers = self._known(node).number_of
+        numbers = self.alike.numbers(node)
         found = self._desk.each(node, wish, lambda cell: numbers.get(cell.id, cell.id), _MOST_WAYS)
         return found.choices, found.is_all
-
-    def cards(self, node: str) -> dict[str, int]:
-        """Return by id which of a node's cards look how to claims, where members hold cards by record, too."""
-        if not self._by_name:
-            return {}
-        numbers = self._known(node).number_of
-        return {name: n for (driver, _, name), n in numbers.items() if driver.startswith(labels.DRA_GPU_DRIVERS)}
-
-    def steps(self, node: str) -> int:
-        """Return what a member costs the search on a node, in steps of a member without claims."""
-        return 1 + len(self._desk.pools.reach(node).cells) // _CELLS_PER_STEP
-
-    def _known(self, node: str) -> _Known:
-        """Return what does not change about a node's devices while they are the same."""
-        reach = self._desk.pools.reach(node)
-        known = self._nodes.get(node)
-        if known is None or known.reach is not reach:
-            known = self._nodes[node] = self._looked_at(node, reach)
-        return known
-
-    def _looked_at(self, node: str, reach: Reach) -> _Known:
-        fits: dict[DeviceId, list[int]] = {}
-        for way, number in self._ways.items():
-            for cell in self._desk.suitable(node, way):
-                fits.setdefault(cell.id, []).append(number)
-        known = _Known(reach=reach)
-        common: Counter[int] = Counter()
-        places: dict[PoolId, int] = {}
-        for cell in reach.cells:
-            device = cell.device
-            if device.uses:
-                places.setdefault(cell.pool.id, len(places))
-            if cell.id not in fits:
-                continue
-            values = [device.attributes.get(one) for one in self._attributes]
-            is_own = cell.where.node == node
-            is_card = self._by_name and cell.id[0].startswith(labels.DRA_GPU_DRIVERS)
-            look = (
-                tuple(fits[cell.id]),
-                tuple((type(value).__name__, value) for value in values),
-                device.is_multiple,
-                tuple(sorted((name, one.value) for name, one in device.capacity.items())),
-                (places[cell.pool.id], device.uses) if device.uses else (),
-                (cell.id[2] if is_card else "") if is_own else cell.id,
-            )
-            number = known.number_of[cell.id] = self._numbers.setdefault(look, len(self._numbers))
-            if is_own:
-                known.own.append((cell, number))
-            else:
-                common[number] += 1  # it is in the same state for all who reach it
-        known.pools = tuple(places)
-        totals = tuple(
-            frozenset((name, frozenset(amounts.items())) for name, amounts in pool.counters.items())
-            for pool in (self._desk.pools.pool(pool_id) for pool_id in places)
-            if pool is not None
-        )
-        known.common = (frozenset(common.items()), totals)
-        return known
 
     # -- books -------------------------------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ class _Search:
 
     def _looks(self, state: NodeState) -> Hashable:
         """Return what counts of a node's devices for resource claims."""
-        return self._claims.looks(state.node.name) if self._claims is not None else None
+        return self._claims.alike.looks(state.node.name) if self._claims is not None else None
 
     def _next_kind(self, open_kinds: tuple[int, ...]) -> bool:
         """Seat the kinds that are left, the one with the fewest nodes for its need first."""
@@ -190,7 +190,7 @@ class _Search:
         """Seat one of the kind on one node in every way that differs, and go on from there."""
         place, pod = ranked[rank], self._kinds[kind][-self._needed[kind]]
         room = self._rooms[place]
-        apart = self._claims.cards(room.state.node.name) if self._claims is not None else {}
+        apart = self._claims.alike.cards(room.state.node.name) if self._claims is not None else {}
         self.left_ways_out = self.left_ways_out or not has_few_ways(pod, room.state, apart)
         for devices in ways(pod, room.state, apart):
             state = booked(pod, Berth(node=room.state.node.name, devices=devices), room.state)
@@ -198,7 +198,7 @@ class _Search:
                 if self.steps >= self._stop_at:
                     self.was_cut = True
                     return False
-                self.steps += 1 if self._claims is None else self._claims.steps(room.state.node.name)
+                self.steps += 1 if self._claims is None else self._claims.alike.steps(room.state.node.name)
                 after = self._booked(room, state, choices)
                 if self._enter(kind, place, room, after, open_kinds):
                     self._seats.append(_Seat(kind, place, devices, choices))
