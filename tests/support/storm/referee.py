@@ -6,7 +6,7 @@ It counts against the planner only what the planner could know: what its watches
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from fleet import labels
@@ -66,6 +66,7 @@ class Referee:
         self.begun: set[str] = set()
         self._api = api
         self._by_planner: set[str] = set()
+        self._seats: dict[Key, Pod] = {}
         self._is_asked = False
         api.before_write = self.judge
 
@@ -89,6 +90,7 @@ class Referee:
         after = decoded(new)
         if after.seat is not None and after.seat != before.seat:
             self._by_planner.add(after.uid)
+            self._seats[key] = after
             self._berth(after, after.seat, "seat")
         if before.gates and not after.gates:
             self._by_planner.add(after.uid)
@@ -115,6 +117,9 @@ class Referee:
             pod = decoded(obj)
             if pod.uid == uid or not pod.is_live or (key in self.forged and not self._is_asked):
                 continue
+            shown = seen.get(key)
+            if shown is not None and shown.uid == pod.uid:
+                pod = replace(pod, requests=shown.requests)  # it may have grown since
             held = held_by(pod)
             is_elsewhere = bool(pod.node_name and pod.candidates) and pod.node_name != pod.candidates[0].node
             is_ours = pod.uid in self._by_planner and not is_elsewhere
@@ -247,6 +252,7 @@ class Referee:
             return
         objects = [self._api.objects[paths.PODS], self._api.seen[paths.PODS]]
         seats = [pod for known in objects for obj in known.values() if _has_seat(pod := decoded(obj), victim.node_name)]
+        seats += [pod for key, pod in self._seats.items() if key in objects[1] and _has_seat(pod, victim.node_name)]
         if not any(pod.priority > victim.priority for pod in seats):
             self._say(f"{victim.key} is evicted from {victim.node_name} and nobody has a seat there")
 
