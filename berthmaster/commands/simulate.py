@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from binpack.bound import Bound, bounds_at
 from binpack.lifetimes import LifeSetting, Lived, simulate_lifetimes
 from binpack.simulate import MIXES, POLICIES, Outcome, Result, Setting, simulate
 from binpack.trace import load_lives, load_nodes, load_pods, traces
+from fleet.node import Node
 from fleet.pod import Pod
 
 _MIB: Final = 2**20
@@ -144,7 +145,7 @@ def command(
 
         result = simulate(found_nodes, found_pods, setting, on_outcome=note)
         progress.end()
-        bounds = bounds_at(found_nodes, arrived, (*result.unallocated_at, _AT_THE_END)) if has_bound else None
+        bounds = _bounds(found_nodes, arrived, result) if has_bound else None
         if bounds is not None:
             result = replace(result, bound_ratio=bounds[_AT_THE_END].unallocated_gpu_ratio)
         report = as_json(result, _trace_name(pods), bounds)
@@ -182,6 +183,19 @@ def _run_lifetimes(nodes: str, pods: str, setting: LifeSetting, json_out: str | 
             target.write(json.dumps(report, indent=2) + "\n")
     if json_out != "-":
         lifetimes_report.show(report)
+
+
+def _bounds(nodes: Sequence[Node], arrived: Sequence[Pod], result: Result) -> dict[int, Bound]:
+    """Prove the bound at each milestone and at the end, saying how far that is."""
+    milestones = (*result.unallocated_at, _AT_THE_END)
+    progress = ProgressLine()
+
+    def note(proven: int) -> None:
+        progress.step(f"{proven} of {len(milestones)} bounds proven")
+
+    bounds = bounds_at(nodes, arrived, milestones, on_proven=note)
+    progress.end()
+    return bounds
 
 
 def _trace_name(pods: str) -> str:
