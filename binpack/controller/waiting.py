@@ -33,13 +33,16 @@ class WaitingRoom:
     """Remembers waiting pods; decides what to say and whom to hand over.
 
     A condition is rewritten at once when its reason changes, and at most every `repeat_s` when only the numbers do:
-    on a busy cluster the nearest node changes with every binding, and nobody reads that many updates.
+    on a busy cluster the nearest node changes with every binding, and nobody reads that many updates. Of reasons whose
+    sentence names the cause itself it is rewritten every `cause_repeat_s`: a claim that was not made yet is, a moment
+    later, one whose class is missing.
     """
 
-    def __init__(self, *, hand_over_after_s: float, repeat_s: float = 30.0) -> None:
+    def __init__(self, *, hand_over_after_s: float, repeat_s: float = 30.0, cause_repeat_s: float = 3.0) -> None:
         self._pods: dict[str, Waiting] = {}
         self._hand_over_after_s = hand_over_after_s
         self._repeat_s = repeat_s
+        self._cause_repeat_s = cause_repeat_s
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -63,15 +66,19 @@ class WaitingRoom:
         self._pods[uid] = new
         if new.said == (reason.value, text):
             return False
-        return new.said[0] != reason.value or now_s - new.said_at_s >= self._repeat_s
+        return new.said[0] != reason.value or self._may_repeat(new, now_s)
 
     def unsaid(self, now_s: float) -> dict[str, str]:
         """Return, by uid, the present text of pods whose condition has said an older one for long enough."""
         return {
             uid: pod.text
             for uid, pod in self._pods.items()
-            if pod.said[1] and pod.said != (pod.reason.value, pod.text) and now_s - pod.said_at_s >= self._repeat_s
+            if pod.said[1] and pod.said != (pod.reason.value, pod.text) and self._may_repeat(pod, now_s)
         }
+
+    def _may_repeat(self, pod: Waiting, now_s: float) -> bool:
+        pause_s = self._cause_repeat_s if pod.reason in NAMES_CAUSES else self._repeat_s
+        return now_s - pod.said_at_s >= pause_s
 
     def said(self, uid: str, now_s: float) -> None:
         """Record that the present reason was written to the pod."""
@@ -108,3 +115,4 @@ HANDED_OVER = (
     | COMPANY_REASONS
 )
 CAPACITY = HANDED_OVER | {Reason.NO_WARM_NODE}
+NAMES_CAUSES = frozenset({Reason.CLAIM_PENDING, Reason.VOLUME})

@@ -70,14 +70,25 @@ def test_the_sentence_names_the_smallest_change():
 
 def test_a_text_that_changed_too_soon_after_the_last_is_said_later() -> None:
     room = WaitingRoom(hand_over_after_s=30, repeat_s=30)
-    assert room.enter("a", Reason.VOLUME, "no claim", 0.0)
+    assert room.enter("a", Reason.INSUFFICIENT, "lacks 4 cores", 0.0)
     assert room.unsaid(99.0) == {}  # it is about to be said for the first time
     room.said("a", 0.0)
-    assert not room.enter("a", Reason.VOLUME, "not bound", 5.0)
+    assert not room.enter("a", Reason.INSUFFICIENT, "lacks 3 cores", 5.0)
     assert room.unsaid(29.0) == {}
-    assert room.unsaid(30.0) == {"a": "not bound"}
+    assert room.unsaid(30.0) == {"a": "lacks 3 cores"}
     room.said("a", 30.0)
     assert room.unsaid(99.0) == {}
+
+
+@pytest.mark.parametrize("reason", [Reason.CLAIM_PENDING, Reason.VOLUME])
+def test_another_cause_under_the_same_reason_is_said_within_seconds(reason: Reason) -> None:
+    room = WaitingRoom(hand_over_after_s=30, repeat_s=30, cause_repeat_s=3)
+    assert room.enter("a", reason, "claim is not made yet", 0.0)
+    room.said("a", 0.0)
+    assert not room.enter("a", reason, "there is no device class", 1.0)
+    assert room.unsaid(2.9) == {}
+    assert room.unsaid(3.0) == {"a": "there is no device class"}
+    assert room.enter("a", reason, "there is no device class", 3.0)
 
 
 def test_a_new_reason_is_said_at_once_and_new_numbers_seldom():
