@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from binpack import mig
 from binpack.mig.proposals import Proposal, proposals
 from binpack.state import DeviceState, NodeState
 from fleet import labels
 from fleet.berths import locate
+from fleet.dra import DeviceId, ResourceClaim
 from fleet.pod import Berth, Pod
 
 
@@ -22,7 +24,7 @@ class DeviceRow:
         mode: "whole or shares", "MIG", "MIG, made" (instances made beforehand), or "counted" on a classic node.
         island: Its number; 0 = none.
         free: What is left, in words.
-        holders: Pods with what each holds of it.
+        holders: Pods with what each holds of it, and claims with the pods that use them.
     """
 
     device: str
@@ -53,8 +55,29 @@ class NodeExplanation:
     proposals: tuple[Proposal, ...]
 
 
+def claim_holders(claims: Iterable[ResourceClaim], reach: Iterable[DeviceId]) -> dict[str, tuple[str, ...]]:
+    """Return, by the name of a node's device, the resource claims that hold any of it, with the pods that use them.
+
+    Args:
+        claims: Of the cluster.
+        reach: Driver, pool and name of the node's devices.
+    """
+    near = frozenset(reach)
+    found: dict[str, list[str]] = defaultdict(list)
+    for claim in sorted(claims, key=lambda one: one.key):
+        users = ", ".join(f"{claim.namespace}/{user.name}" for user in claim.reserved_for) or "nobody"
+        for result in () if claim.allocation is None else claim.allocation.results:
+            if result.id in near and not result.is_admin:
+                found[result.device].append(f"{users} (claim {claim.name})")
+    return {device: tuple(words) for device, words in found.items()}
+
+
 def explain_node(
-    state: NodeState, holders: Mapping[str, Berth], waiting: Iterable[Pod], warnings: Sequence[str]
+    state: NodeState,
+    holders: Mapping[str, Berth],
+    waiting: Iterable[Pod],
+    warnings: Sequence[str],
+    claimed: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> NodeExplanation:
     """Return the explanation.
 
@@ -63,6 +86,7 @@ def explain_node(
         holders: By namespace/name, what each pod holds there.
         waiting: Pods without a place.
         warnings: What the ledger says of the node.
+        claimed: By device, who holds it by resource claims, in words.
     """
     node = state.node
     by_device: dict[str, list[str]] = defaultdict(list)
@@ -81,7 +105,7 @@ def explain_node(
                 island=device.device.island,
                 is_healthy=device.device.is_healthy,
                 free=_free(state, device),
-                holders=tuple(by_device[device.device.id]),
+                holders=(*by_device[device.device.id], *claimed.get(device.device.id, ())),
             )
             for device in state.devices
         ),

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from berthmaster import proposal_words
-from berthmaster.explain_node import NodeExplanation, explain_node
+from berthmaster.explain_node import NodeExplanation, claim_holders, explain_node
 from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.view import watched
 from fleet.clock import SystemClock
@@ -40,7 +40,9 @@ async def _explain(name: str, kubeconfig: str | None, context: str | None) -> No
         berths = {uid: view.ledger.berth_of(uid) for uid in uids}
         holders = {view.pods[uid].key: berth for uid, berth in berths.items() if berth is not None and uid in view.pods}
         waiting = [pod for pod in view.pods.values() if pod.gates and not pod.problems]
-        return explain_node(state, holders, waiting, view.ledger.warnings_on(name))
+        reach = (cell.id for cell in view.desk.pools.reach(name).cells)
+        claimed = claim_holders(view.desk.claims.values(), reach)
+        return explain_node(state, holders, waiting, view.ledger.warnings_on(name), claimed)
 
 
 def _print(found: NodeExplanation) -> None:

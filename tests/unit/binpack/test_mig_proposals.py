@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berthmaster import proposal_words
-from berthmaster.explain_node import explain_node
+from berthmaster.explain_node import claim_holders, explain_node
 from binpack import mig
 from binpack.mig.layouts import best_layout
 from binpack.mig.proposals import proposals
 from fleet.device import Device, Partition
 from fleet.pod import Berth
+from tests.support import devices
 from tests.support.builders import a_node, a_pod, a_state
 
 H100: dict[str, Any] = {"model": "NVIDIA-H100-80GB-HBM3", "memory_mib": 81559}
@@ -116,3 +117,12 @@ def test_a_node_is_explained_device_by_device() -> None:
     assert found.advertised == (("nvidia.com/mig-1g.10gb", 3, 4),)
     assert [proposal.device for proposal in found.proposals] == ["2"]
     assert found.warnings == ("look here",)
+
+
+def test_a_node_is_explained_with_the_claims_that_hold_its_devices() -> None:
+    mine, far = devices.given("n1", "0", pods=("p",)), devices.given("n2", "0", pods=("q",))
+    held = [devices.a_claim("c", **mine), devices.a_claim("far", **far), devices.a_claim("none")]
+    claimed = claim_holders(held, [(devices.DRIVER, "n1", "0"), (devices.DRIVER, "n1", "1")])
+    assert claimed == {"0": ("default/p (claim c)",)}
+    found = explain_node(a_state(a_node(gpus=2, **H100)), {}, [], [], claimed)
+    assert [row.holders for row in found.devices] == [("default/p (claim c)",), ()]
