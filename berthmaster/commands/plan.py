@@ -21,6 +21,7 @@ from binpack.mig.proposals import Proposal, proposals
 from binpack.repack.values import MoveBudget
 from binpack.solver.instance import Budget
 from fleet.clock import SystemClock
+from fleet.errors import BerthmasterError
 from fleet.plan import Placement, Plan
 from fleet.pod import Pod
 
@@ -89,6 +90,8 @@ async def _plan(
         cuts = proposals(view.states, [pods[unplaced.pod_uid] for unplaced in plan.unplaced])
         if wish is None:
             return pods, plan, cuts, {}, []
+        if missing := [node for node in wish.empty if node not in view.states]:
+            raise BerthmasterError(f"no node {', '.join(missing)}: --empty names nodes that there are")
         found = proposed(view, plan, batch, await disruption_budgets(connection), wish, budget)
         return pods, plan, cuts, dict(view.pods), found
 
@@ -149,7 +152,8 @@ def _print(pods: dict[str, Pod], plan: Plan) -> None:
             ",".join((*placement.berth.devices, *("/".join(one) for one in _claimed(placement)))) or "-",
             f"{placement.score:.3f}",
         )
-    console.print(table)
+    if plan.placements:
+        console.print(table)
     for unplaced in plan.unplaced:
         pod = pods[unplaced.pod_uid]
         console.print(f"[yellow]{pod.key} waits[/] ({unplaced.reason.value}): {escape(sentence(pod, unplaced))}")
