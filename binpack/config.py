@@ -19,7 +19,8 @@ class MovesSettings:
         pods_per_hour: Moves begun within any hour.
         per_service: Replicas of one service that are moved at a time, unless its disruption budget allows more.
         per_node: Moves under way that leave or reach one node.
-        waits_s: How long a pod must have waited for room before others are moved for it.
+        waits_s: How long a pod must have waited for room before others are moved for it. Below `hand_over_after_s`, or
+            a whole-GPU pod is handed over before moves are looked for.
         every_s: How often to see, while nobody waits, whether whole devices should be freed.
         free_openings: For how many pods of `free_devices` devices each room is kept free so; 0 = for none.
         free_devices: Of one node; 0 = as many as the largest node has.
@@ -29,7 +30,7 @@ class MovesSettings:
     pods_per_hour: int = 60
     per_service: int = 1
     per_node: int = 4
-    waits_s: float = 30.0
+    waits_s: float = 15.0
     every_s: float = 300.0
     free_openings: int = 0
     free_devices: int = 0
