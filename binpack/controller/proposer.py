@@ -32,6 +32,7 @@ from fleet.pod import Pod
 log = logging.getLogger(__name__)
 
 _PERIOD_S = 2.0
+_FORBIDDEN = 403
 _ASK_AGAIN_S = 60.0  # for the same pods, unless a move has ended since
 _BARRED_S = 600.0
 _TRIES = 4
@@ -198,7 +199,8 @@ class Proposer:
             try:
                 way = way_for(pod, await self._workloads.of(pod), self._budgets.of(pod))
             except ApiError as error:
-                way = Refused(why=NoWay.NO_WORKLOAD, detail=f"who makes {pod.key} could not be read: {error}")
+                helps = " (kubectl apply -k manifests/moves gives the rights)" if error.status == _FORBIDDEN else ""
+                way = Refused(why=NoWay.NO_WORKLOAD, detail=f"who makes {pod.key} could not be read{helps}: {error}")
             if isinstance(way, Refused):
                 self._barred_s[service_of(pod)] = self._clock.monotonic_s() + _BARRED_S
                 self._metrics.moves.labels(way.why.value).inc()

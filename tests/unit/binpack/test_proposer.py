@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from binpack.config import MovesSettings
+from binpack.config import MovesSettings, PlannerSettings
 from binpack.controller.aside import Lost, aside
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
@@ -26,6 +26,7 @@ from fleet.budget import DisruptionBudget
 from fleet.company import Selector
 from fleet.constraints import NodeTerm, Requirement
 from fleet.dra import Allocation, ClaimChoice, Config, DeviceResult, DeviceToleration
+from fleet.errors import ApiError
 from fleet.plan import Reason, Unplaced
 from fleet.pod import Berth, Owner
 from tests.support.builders import a_node, a_pod
@@ -52,8 +53,11 @@ class Workloads:
 
     def __init__(self):
         self.foreign = set()
+        self.error = None
 
     async def of(self, pod):
+        if self.error is not None:
+            raise self.error
         scalers = (HPA,) if pod.owner.name in self.foreign else ()
         return Workload(kind="Deployment", name=pod.owner.name, replicas=2, updated=2, ready=2, scalers=scalers)
 
@@ -213,6 +217,20 @@ async def test_where_no_workload_allows_a_way_nothing_begins_and_it_is_told_why(
     assert yard.recorder.said[0][1] == "NotMoved"
     assert "NoDisruptionBudget" in yard.recorder.said[0][2]
     assert len(yard.recorder.said) == 1, "it is not tried again at once"
+
+
+@pytest.mark.parametrize(("status", "is_told"), [(403, True), (500, False)])
+async def test_where_rights_are_missing_it_is_told_what_gives_them(status, is_told):
+    yard = Yard()
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.workloads.error = ApiError(status, "Some", "no")
+    yard.wait(a_pair())
+    await yard.turn()
+    assert not yard.mover.orders
+    (_, reason, note) = yard.recorder.said[0]
+    assert reason == "NotMoved"
+    assert ("manifests/moves" in note) is is_told
 
 
 async def test_for_the_same_pods_it_is_not_looked_again_before_a_minute_or_the_end_of_a_move():
@@ -412,6 +430,11 @@ def test_settings_that_make_no_sense_are_named(words):
     (problem,) = MovesSettings(**words).problems()
     assert next(iter(words)) in problem
     assert not MovesSettings().problems()
+
+
+def test_by_default_moves_are_looked_for_before_a_pod_is_handed_over():
+    settings = PlannerSettings()
+    assert 2 * settings.moves.waits_s <= settings.hand_over_after_s
 
 
 def test_a_reason_to_wait_that_is_no_lack_of_room_moves_nobody():
