@@ -78,12 +78,15 @@ def test_gangs() -> None:
 
 def test_pods_that_leave() -> None:
     found = {
-        (one["load_ratio"], one["policy"]): one["pending_gpu_hours_total_of_fgd"]
+        (one["days"], one["load_ratio"], one["policy"]): one
         for one in result("lifetimes")["summary"]
         if one["trace"] == "default"
     }
-    for key in ((0.9, "berthmaster"), (1.0, "berthmaster"), (0.9, "ours+moves"), (1.0, "ours+moves")):
-        assert says("pods that leave", 100 * found[key], 0), key
+    month, day = found[30.0, 1.0, "berthmaster"], "pods that leave, one day"
+    for name in ("pending_gpu_hours_total_of_fgd", "stranded_gpu_hours_of_fgd"):
+        assert says("pods that leave, 30 days", 100 * month[name], 0), name
+    for load in (0.9, 1.0):
+        assert says(day, 100 * found[1.0, load, "ours+moves"]["stranded_gpu_hours_of_fgd"], 0), load
 
 
 def test_replicas_apart() -> None:
