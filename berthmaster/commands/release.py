@@ -36,16 +36,23 @@ async def _release(namespace: str | None, kubeconfig: str | None, context: str |
 
 def progress(done: int, found: int) -> None:
     """Show how far a release is."""
-    click.echo(f"released {done} of {found} pods", err=True)
+    click.echo(f"released {done} of {_pods(found)}", err=True)
 
 
 def finish(result: Released, *, as_json: bool) -> None:
     """Print how a release ended; exit with status 1 where pods are left gated."""
     if as_json:
-        click.echo(json.dumps({"released": result.released, "failed": dict(result.failed)}))
+        shown = {"released": result.released, "failed": dict(result.failed), "others": dict(result.others)}
+        click.echo(json.dumps(shown))
     else:
-        click.echo(f"{result.released} pods released")
+        click.echo(f"{_pods(result.released)} released")
+        for pod, fate in result.others:
+            click.echo(f"not released: {pod} {fate}", err=True)
         for pod, detail in result.failed:
             click.echo(f"still gated: {pod}: {detail}", err=True)
     if result.failed:
         sys.exit(1)
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'s' if count != 1 else ''}"

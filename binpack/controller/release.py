@@ -24,6 +24,8 @@ _PAGE = "500"
 POLICY_LAG_S = 2.0
 GATE_POLICIES = ("berthmaster-gate", "berthmaster-gate-namespace")
 RECORD_POLICIES = ("berthmaster-records",)
+_DELETED = "was deleted meanwhile"
+_LET_GO = "was let go by somebody else, or deleted, meanwhile"
 _POLICIES = "/apis/admissionregistration.k8s.io/v1"
 
 
@@ -59,10 +61,17 @@ class _PodList(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """How a release ended: pods let go, and pods that could not be, with the last error of each."""
+    """How a release ended.
+
+    Attributes:
+        released: Pods let go.
+        failed: (pod, last error) of those that are gated still.
+        others: (pod, what became of it) of those that were found gated and went without us.
+    """
 
     released: int
     failed: tuple[tuple[str, str], ...]
+    others: tuple[tuple[str, str], ...] = ()
 
 
 async def gated_pods(client: Client, namespace: str | None = None) -> list[Pod]:
@@ -105,42 +114,49 @@ async def release(
         report: Called with (released so far, found so far).
     """
     writer, room = PodWriter(client), asyncio.Semaphore(_IN_FLIGHT)
-    released = 0
-    failed: dict[str, str] = {}
+    released: set[str] = set()
+    found: set[str] = set()
+    failed: dict[str, tuple[str, str]] = {}
+    others: dict[str, tuple[str, str]] = {}
 
     async def let_go(pod: Pod) -> None:
-        nonlocal released
         async with room:
             outcome, detail = await writer.ungate(pod)
         if outcome is Outcome.DONE:
-            released += 1
-            failed.pop(pod.key, None)
+            released.add(pod.uid)
+            failed.pop(pod.uid, None)
         elif outcome is Outcome.GONE:
-            failed.pop(pod.key, None)
+            others[pod.uid] = (pod.key, _DELETED)
+            failed.pop(pod.uid, None)
         else:
-            failed[pod.key] = detail
+            failed[pod.uid] = (pod.key, detail)
 
     quiet_since_s: float | None = None
     rounds = 0
     while rounds < _MOST_ROUNDS:
         pods = await gated_pods(client, namespace)
         now_s = clock.monotonic_s()
+        still = {pod.uid for pod in pods}
+        for uid in failed.keys() - still:
+            others[uid] = (failed.pop(uid)[0], _LET_GO)
         if pods:
             quiet_since_s = None
             rounds += 1
-            before = released
+            found |= still
+            before = len(released)
             for start in range(0, len(pods), 4 * _IN_FLIGHT):
                 await asyncio.gather(*(let_go(pod) for pod in pods[start : start + 4 * _IN_FLIGHT]))
-                report(released, released + len(pods) - start)
-            if released == before:
+                report(len(released), len(found))
+            if len(released) == before:
                 await clock.sleep(_PAUSE_S)
             continue
-        failed.clear()
         quiet_since_s = now_s if quiet_since_s is None else quiet_since_s
         if now_s - quiet_since_s >= quiet_s:
             break
         await clock.sleep(min(_PAUSE_S, quiet_s))
-    return Released(released=released, failed=tuple(sorted(failed.items())))
+    return Released(
+        released=len(released), failed=tuple(sorted(failed.values())), others=tuple(sorted(others.values()))
+    )
 
 
 async def remove_policies(client: Client, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -238,7 +238,7 @@ async def test_pods_can_be_released_while_the_planner_is_away(cluster: Cluster, 
     await elsewhere.add_pod("queued", {"cpu": "100m"})
     try:
         one = ask(cluster, "release", "--namespace", elsewhere.namespace, "--json")
-        assert json.loads(one.stdout) == {"released": 1, "failed": {}}
+        assert json.loads(one.stdout) == {"released": 1, "failed": {}, "others": {}}
         assert gates_of(await quay.pod("queued")) == [labels.PLAN_GATE]
         await elsewhere.bound("queued")
         everywhere = ask(cluster, "release", "--all")
@@ -304,5 +304,5 @@ async def test_a_cluster_whose_planner_died_can_be_left_by_uninstall(cluster: Cl
     await quay.bound("fresh")
     await quay.bound("queued-01")
     again = ask(cluster, "uninstall", "--yes", "--json")
-    assert json.loads(again.stdout) == {"released": 0, "failed": {}}
+    assert json.loads(again.stdout) == {"released": 0, "failed": {}, "others": {}}
     assert os.environ.get("KUBECONFIG") is None or "accidents" not in os.environ["KUBECONFIG"]

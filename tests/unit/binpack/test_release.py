@@ -7,9 +7,11 @@ import contextlib
 
 import pytest
 
+from berthmaster.commands.release import finish, progress
 from binpack.controller.release import (
     GATE_POLICIES,
     RECORD_POLICIES,
+    Released,
     gated_pods,
     release,
     remove_policies,
@@ -37,6 +39,11 @@ def gates(api):
         name: [gate["name"] for gate in pod["spec"].get("schedulingGates", [])]
         for (_, name), pod in api.objects(PODS).items()
     }
+
+
+def remove(api, name):
+    if ("default", name) in api.objects(PODS):
+        api.remove(PODS, name, "default")
 
 
 @contextlib.asynccontextmanager
@@ -85,8 +92,8 @@ async def test_more_pods_than_one_page_are_all_found():
         result = await release(client, clock, report=lambda done, of: told.append((done, of)))
         assert result.released == 1203
         assert not any(gates(api).values())
-        assert told[-1][0] == 1203
-        assert all(done <= of for done, of in told)
+        assert told[-1] == (1203, 1203)
+        assert {of for _, of in told} == {1203}
 
 
 async def test_a_list_that_grew_too_old_between_pages_is_begun_again():
@@ -133,6 +140,40 @@ async def test_without_a_wish_for_quiet_it_ends_at_once():
         assert clock.monotonic_s() == before_s
 
 
+async def test_one_pod_is_one_of_one():
+    async with api_and_client() as (api, client, clock):
+        put(api, "only", labels.PLAN_GATE)
+        told = []
+        await release(client, clock, report=lambda done, of: told.append((done, of)))
+        assert told == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("status", "fate"),
+    [
+        pytest.param(404, "was deleted meanwhile", id="gone as it is let go"),
+        pytest.param(500, "was let go by somebody else, or deleted, meanwhile", id="gone after an error"),
+    ],
+)
+async def test_a_pod_that_goes_without_us_is_named_with_what_became_of_it(status, fate):
+    async with api_and_client() as (api, client, clock):
+        put(api, "fine", labels.PLAN_GATE)
+        put(api, "going", labels.PLAN_GATE)
+        api.fail(status, method="PATCH", path="going", times=10_000)
+        result = await release(client, clock, report=lambda *_: remove(api, "going"))
+        assert (result.released, result.failed, result.others) == (1, (), (("default/going", fate),))
+
+
+async def test_a_pod_that_went_is_not_called_gated_because_another_still_is():
+    async with api_and_client() as (api, client, clock):
+        for name in ("going", "stuck"):
+            put(api, name, labels.PLAN_GATE)
+            api.fail(500, method="PATCH", path=name, times=10_000)
+        result = await release(client, clock, report=lambda *_: remove(api, "going"))
+        assert [name for name, _ in result.failed] == ["default/stuck"]
+        assert [name for name, _ in result.others] == ["default/going"]
+
+
 @pytest.mark.parametrize("status", [403, 500])
 async def test_a_pod_that_cannot_be_let_go_is_named_and_it_ends_all_the_same(status):
     async with api_and_client() as (api, client, clock):
@@ -161,6 +202,17 @@ async def test_what_else_is_odd_about_a_pod_does_not_matter(odd):
         put(api, "even", labels.PLAN_GATE)
         assert (await release(client, clock)).released == 2
         assert not any(gates(api).values())
+
+
+@pytest.mark.parametrize(("released", "words"), [(0, "0 pods released"), (1, "1 pod released"), (2, "2 pods released")])
+def test_an_end_is_told_in_whole_words(released, words, capsys):
+    gone = (("default/a", "was deleted meanwhile"),)
+    finish(Released(released=released, failed=(), others=gone), as_json=False)
+    out, err = capsys.readouterr()
+    assert out == f"{words}\n"
+    assert err == "not released: default/a was deleted meanwhile\n"
+    progress(released, 1)
+    assert capsys.readouterr().err == f"released {released} of 1 pod\n"
 
 
 async def test_policies_go_bindings_first_and_those_that_are_gone_are_no_error():
