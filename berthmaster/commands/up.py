@@ -26,7 +26,7 @@ _READY_S = 300.0
 _SAID = {
     Outcome.STARTED: "is up",
     Outcome.HEALED: "is whole again",
-    Outcome.ALREADY_RUNNING: "is already running: nothing to do",
+    Outcome.ALREADY_RUNNING: "is already running",
 }
 
 
@@ -73,11 +73,18 @@ def command(name: str, nodes: int | None, cluster: str | None, sharing: bool, as
         }
         click.echo(json.dumps(shown, indent=2))
         return
-    added = f", {created} nodes created" if created else ""
-    report.note(
-        f"Cluster {name} {_SAID[outcome]} ({ready_s:.1f} s{added}). End it with: berthmaster down --name {name}"
-    )
+    report.note(closing(name, outcome, created, took_s=clock.monotonic_s() - started_s))
     click.echo(f"export KUBECONFIG={shlex.quote(str(local.kubeconfig))}")
+
+
+def closing(name: str, outcome: Outcome, created: int, *, took_s: float) -> str:
+    """Return what was done, nodes included, and how to end it."""
+    done = _SAID[outcome]
+    if created:
+        done += f", with {created} node{'s' if created != 1 else ''} created"
+    elif outcome is Outcome.ALREADY_RUNNING:
+        done += ": nothing to do"
+    return f"Cluster {name} {done} ({took_s:.1f} s). End it with: berthmaster down --name {name}"
 
 
 def populate(local: Cluster, nodes: Sequence[Node], kubelet: str, report: Report, clock: SystemClock) -> int:

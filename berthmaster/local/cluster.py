@@ -206,10 +206,13 @@ class Cluster:
         # The dead first: a process that does not answer may only wait for one of them.
         self._start([component for component in broken if found[component] is Health.DEAD], record, report)
         stuck = [component for component in broken if found[component] is Health.NOT_ANSWERING]
-        for component in self._supervisor.silent(stuck, trust, most_s=_SICK_S):
+        silent = self._supervisor.silent(stuck, trust, most_s=_SICK_S)
+        for component in silent:
             report.note(f"{component.name} runs but does not answer: restarting it")
             self._supervisor.end(component.name)
-        self._start(broken, record, report)
+        if silent:
+            self._start(silent, replace(record, is_complete=True), report)
+            self._supervisor.wait(broken, trust, most_s=_START_S)
         return Outcome.HEALED
 
     def _start(self, wanted: Sequence[Component], record: Record, report: Report) -> None:

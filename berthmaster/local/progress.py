@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,13 +17,15 @@ from rich.text import Text
 from fleet.clock import SystemClock
 
 _DOT_S = 2.0
+# How a step is left by Ctrl-C or a signal, which is no failure of the step.
+_LEAVING = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 
 # Called by the step itself: how much is done (0..1, None = unknown) and a few words on it.
 Tell = Callable[[float | None, str], None]
 
 
 class Report(Protocol):
-    """Where steps are announced; a step that fails ends by its exception."""
+    """Where steps are announced; a step that fails or is interrupted ends by its exception."""
 
     @contextmanager
     def step(self, title: str, *, expected_s: float = 0.0) -> Iterator[Tell]:
@@ -65,6 +68,9 @@ class Lines:
         try:
             yield lambda ratio, words: None
             outcome = ""
+        except _LEAVING:
+            outcome = " interrupted after"
+            raise
         finally:
             over.set()
             dots.join()

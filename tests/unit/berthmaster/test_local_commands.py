@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from berthmaster.commands import down, status, up
-from berthmaster.local.cluster import Cluster
-from berthmaster.local.components import Options
+from berthmaster.local.binaries import Binaries
+from berthmaster.local.cluster import Cluster, ComponentStatus, Health, Outcome
+from berthmaster.local.components import PORTS, Component, Options
+from berthmaster.local.progress import Silent, Tell
 from berthmaster.local.records import Record, promised_ports, write
 from fleet.errors import LocalClusterError
 
@@ -68,3 +72,88 @@ def test_recorded_ports_are_promised_though_nothing_listens(home: Path) -> None:
         record = Record(ports={"etcd": 20_000 + number}, options=Options(), binaries={}, kubernetes="v1.37.2")
         write(home / name / "cluster.json", record)
     assert promised_ports(home) == {20_000, 20_001}
+
+
+class Steps(Silent):
+    """Keeps the titles of steps."""
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+
+    @contextmanager
+    def step(self, title: str, *, expected_s: float = 0.0) -> Iterator[Tell]:
+        self.titles.append(title)
+        yield lambda ratio, words: None
+
+
+class Hands:
+    """A supervisor whose processes answer once they were started anew."""
+
+    def __init__(self, silent: tuple[str, ...]) -> None:
+        self.silent_names = silent
+        self.ended: list[str] = []
+        self.awaited: list[str] = []
+
+    def spawn_missing(self, wanted: Sequence[Component]) -> None: ...
+
+    def wait(self, wanted: Sequence[Component], trust: object, *, most_s: float) -> None:
+        self.awaited += [component.name for component in wanted]
+
+    def silent(self, wanted: Sequence[Component], trust: object, *, most_s: float) -> list[Component]:
+        return [component for component in wanted if component.name in self.silent_names]
+
+    def end(self, component: str) -> None:
+        self.ended.append(component)
+
+
+@pytest.mark.parametrize(
+    ("dead", "hanging", "silent", "titles"),
+    [
+        pytest.param(("planner",), (), (), ["Starting planner"], id="one died"),
+        pytest.param((), ("kwok",), (), [], id="one was slow"),
+        pytest.param((), ("kwok",), ("kwok",), ["Starting kwok"], id="one hangs"),
+        pytest.param(("planner",), ("kwok",), ("kwok",), ["Starting planner", "Starting kwok"], id="both"),
+    ],
+)
+def test_what_is_healed_is_told_once(
+    home: Path, monkeypatch: pytest.MonkeyPatch, dead, hanging, silent, titles
+) -> None:
+    programs = ("etcd", "kwok", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    record = Record(
+        ports={name: 21_000 + number for number, name in enumerate(PORTS)},
+        options=Options(),
+        binaries={name: f"/bin/{name}" for name in programs},
+        kubernetes="v1.37.2",
+        is_complete=True,
+    )
+    (home / "a").mkdir(parents=True)
+    write(home / "a" / "cluster.json", record)
+    cluster, hands, report = Cluster("a"), Hands(silent), Steps()
+
+    def look(component: Component, trust: object) -> ComponentStatus:
+        health = Health.NOT_ANSWERING if component.name in hanging else Health.RUNNING
+        health = Health.DEAD if component.name in dead else health
+        return ComponentStatus(name=component.name, health=health, pid=None, port=1, log=Path("none"))
+
+    monkeypatch.setattr(cluster, "_supervisor", hands)
+    monkeypatch.setattr(cluster, "_trust", lambda: None)
+    monkeypatch.setattr(cluster, "_look", look)
+    binaries = Binaries(kubernetes="v1.37.2", paths={})
+    assert cluster.up(Options(), binaries, report=report) is Outcome.HEALED
+    assert report.titles == titles
+    assert hands.ended == list(silent)
+    assert set(hands.awaited) >= {*dead, *silent}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "created", "words"),
+    [
+        (Outcome.STARTED, 0, "Cluster a is up (3.0 s)."),
+        (Outcome.STARTED, 8, "Cluster a is up, with 8 nodes created (3.0 s)."),
+        (Outcome.HEALED, 1, "Cluster a is whole again, with 1 node created (3.0 s)."),
+        (Outcome.ALREADY_RUNNING, 0, "Cluster a is already running: nothing to do (3.0 s)."),
+        (Outcome.ALREADY_RUNNING, 4, "Cluster a is already running, with 4 nodes created (3.0 s)."),
+    ],
+)
+def test_the_end_of_up_tells_what_was_done(outcome, created, words) -> None:
+    assert up.closing("a", outcome, created, took_s=3.0) == f"{words} End it with: berthmaster down --name a"

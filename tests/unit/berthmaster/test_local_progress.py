@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import threading
 
@@ -38,6 +39,14 @@ def test_a_failed_step_says_so_and_passes_the_error_on() -> None:
     with pytest.raises(ValueError, match="no"), Lines(out.append, Stepping()).step("Trying"):
         raise ValueError("no")
     assert "".join(out) == "Trying failed after 7.0 s\n"
+
+
+@pytest.mark.parametrize("leaving", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_a_step_that_was_interrupted_has_not_failed(leaving: type[BaseException]) -> None:
+    out: list[str] = []
+    with pytest.raises(leaving), Lines(out.append, Stepping()).step("Trying"):
+        raise leaving
+    assert "".join(out) == "Trying interrupted after 7.0 s\n"
 
 
 def test_lines_are_never_silent_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
