@@ -70,6 +70,15 @@ def _joined(members: Sequence[Pod]) -> Pod:
     return replace(members[0], requests=requests, ask=None, resource_claims=tuple(claims.values()))
 
 
+def _counted(want: Want) -> list[tuple[Way, ...]]:
+    """Return the requests of a claim that take devices: access as an administrator takes none."""
+    return [ways for ways in want.ways if not any(way.option.is_admin for way in ways)]
+
+
+def _fewest(ways: Sequence[Way]) -> int:
+    return min(max(1, way.option.count) for way in ways)
+
+
 class GangClaims:
     """The claims of one gang's unit, all of which can be planned.
 
@@ -83,6 +92,7 @@ class GangClaims:
         users = Counter(claim.uid for pod in unit for claim in desk.claims_of(pod))
         self._shared = {uid for uid, many in users.items() if many > 1}
         self._wants: dict[str, tuple[Want, ...]] = {}
+        self._shared_wants: dict[str, Want] = {}
         self._shared_by: dict[str, tuple[str, ...]] = {}
         numbers: dict[Way, int] = {}
         attributes: set[str] = set()
@@ -91,6 +101,7 @@ class GangClaims:
             if wish is None or isinstance(wish, Pending):
                 continue
             self._wants[pod.uid] = tuple(want for want in wish.wants if want.uid not in self._shared)
+            self._shared_wants |= {want.uid: want for want in wish.wants if want.uid in self._shared}
             self._shared_by[pod.uid] = tuple(want.uid for want in wish.wants if want.uid in self._shared)
             for want in wish.wants:
                 attributes.update(one.attribute for one in want.constraints)
@@ -136,16 +147,32 @@ class GangClaims:
             return 0
         needs, free = 0, set[DeviceId]()
         for want in self._wants.get(pod.uid, ()):
-            for ways in want.ways:
-                if any(way.option.is_admin for way in ways):
-                    continue
-                needs += min(max(1, way.option.count) for way in ways)
+            for ways in _counted(want):
+                needs += _fewest(ways)
                 for cell in (cell for way in ways for cell in self._desk.suitable(node, way)):
                     if cell.device.is_multiple or cell.where.node != node:
                         return enough  # it serves more than one, or other nodes as well
                     if not self._desk.books.is_held(cell.id):
                         free.add(cell.id)
         return min(enough, len(free) // needs) if needs else enough
+
+    def sums(self, nodes: Iterable[str]) -> tuple[int, int]:
+        """Return how many devices the claims still ask, a shared claim once, and how many such are free on nodes.
+
+        A request of several ways, or for all devices, counts with the fewest that it may get; a device that several
+        claims may have is free while none has any of it.
+        """
+        wants = [*self._shared_wants.values(), *(want for own in self._wants.values() for want in own)]
+        requests = [ways for want in wants for ways in _counted(want)]
+        looked_for = {way for ways in requests for way in ways}
+        free = {
+            cell.id
+            for node in nodes
+            for way in looked_for
+            for cell in self._desk.suitable(node, way)
+            if not self._desk.books.is_held(cell.id)
+        }
+        return sum(map(_fewest, requests)), len(free)
 
     def _reaches(self, pod: Pod, node: str) -> bool:
         """Return False where a claim of the pod has devices already, and the node does not reach them."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from binpack.controller.wording import sentence
+from binpack.controller.wording import amount, sentence
 from binpack.demand import hardest_first
 from binpack.gangs.apart import misfit, shaken
 from binpack.gangs.claims import GangClaims, clashes, pending
@@ -102,7 +102,7 @@ def place(
         if sought.berths:
             return tuple(Placement(pod_uid=pod.uid, berth=berth) for pod, berth in sought.berths)
         is_proven = sought.is_proven and is_all
-    text = _sums(unit, states, fitted, is_proven=is_proven, has_claims=claims is not None)
+    text = _sums(unit, states, fitted, is_proven=is_proven, claims=claims)
     return _refused(unit, text, fitted, is_proven=is_proven)
 
 
@@ -189,22 +189,36 @@ def _refused(
     )
 
 
-def _sums(unit: Sequence[Pod], states: Sequence[NodeState], fitted: int, *, is_proven: bool, has_claims: bool) -> str:
+def _sums(
+    unit: Sequence[Pod], states: Sequence[NodeState], fitted: int, *, is_proven: bool, claims: GangClaims | None
+) -> str:
     """Say how much is asked and free in sum, and how many fit at once: it is the pieces that are wrong."""
-    asked = sum(pod.ask.total_milli_gpu for pod in unit if pod.ask is not None)
-    cores = sum(pod.requests.milli_cpu for pod in unit)
-    free = sum(
-        max(0, device.free_milli)
-        for state in states
-        if not state.blocked
-        for device in state.devices
-        if device.device.is_healthy
-    )
-    free_cores = sum(max(0, state.free.milli_cpu) for state in states)
-    sums = f"{_gpus(asked)} and {cores / 1000:g} cores asked, {_gpus(free)} and {free_cores / 1000:g} cores free"
+    asked, free = [], []
+    wanted, there = (0, 0) if claims is None else claims.sums(state.node.name for state in states)
+    if not wanted or any(pod.ask is not None for pod in unit):
+        asked.append(_gpus(sum(pod.ask.total_milli_gpu for pod in unit if pod.ask is not None)))
+        free.append(_gpus(sum(_free_milli(state) for state in states if not state.blocked)))
+    if wanted:
+        asked.append(f"{wanted} device{'s' if wanted != 1 else ''} by resource claim")
+        free.append(f"{there} such device{'s' if there != 1 else ''}")
+    asked.append(amount("milli_cpu", sum(pod.requests.milli_cpu for pod in unit)))
+    free.append(amount("milli_cpu", sum(max(0, state.free.milli_cpu) for state in states)))
     proof = "" if is_proven else " (no way was found within the time given to the search)"
-    pieces = "not in these pieces" + (", or their resource claims get no devices beside each other" * has_claims)
-    return f"{fitted} of {len(unit)} members fit at once: {sums} on nodes that could take one, {pieces}{proof}"
+    pieces = "not in these pieces" + (
+        ", or their resource claims get no devices beside each other" if claims is not None else ""
+    )
+    return (
+        f"{fitted} of {len(unit)} members fit at once: {_listed(asked)} asked, {_listed(free)} free "
+        f"on nodes that could take one, {pieces}{proof}"
+    )
+
+
+def _free_milli(state: NodeState) -> int:
+    return sum(max(0, device.free_milli) for device in state.devices if device.device.is_healthy)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _gpus(milli: int) -> str:

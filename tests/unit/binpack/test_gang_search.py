@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from binpack.check import check
 from binpack.fit import missing, usable
 from binpack.gangs.batch import plan_with_gangs
+from binpack.gangs.claims import GangClaims
 from binpack.gangs.place import Refusal, place
 from binpack.gangs.room import booked
 from binpack.gangs.search import seek
@@ -21,6 +22,8 @@ from fleet.device import AskKind
 from fleet.plan import Placement, Plan, Reason
 from fleet.pod import Berth
 from tests.support.berths import chosen, pod, seat, share
+from tests.support.devices import a_claim, a_claimant, a_desk, a_device, a_request, a_slice, an_index, cores
+from tests.support.devices import given as has
 from tests.support.worlds import batches, clusters
 
 
@@ -127,3 +130,43 @@ def test_a_batch_with_gangs_is_shown_as_it_would_be_placed():
         ("p", Reason.INSUFFICIENT): 1,
     }
     assert check(by_name, batch, plan, together=[{one.uid for one in fits}]) == ()
+
+
+def refused_with_claims(desk, states, pods):
+    answer = place(an_index(desk, *states), {s.node.name: s for s in states}.get, pods)
+    assert isinstance(answer, Refusal)
+    return answer.unplaced[0].detail
+
+
+def pairs(many):
+    return [a_claim(f"c{i}", a_request(count=2)) for i in range(many)]
+
+
+def test_what_is_asked_by_claim_is_counted_beside_what_is_free_of_it():
+    """Seven devices are free, of which pairs take six: four pairs ask eight."""
+    slices = [
+        a_slice("n0", [a_device(f"d{i}") for i in range(4)]),
+        a_slice("n1", [a_device(f"d{i}") for i in range(4)]),
+    ]
+    desk = a_desk(*slices, claims=[*pairs(4), a_claim("other", **has("n1", "d0", pods=["somebody"]))])
+    states = [cores("n0"), cores("n1")]
+    text = refused_with_claims(desk, states, [a_claimant(f"p{i}", f"c{i}") for i in range(4)])
+    assert "3 of 4 members fit at once: 8 devices by resource claim and 4 cores asked, 7 such devices and 16 c" in text
+    assert "GPU" not in text
+
+
+def test_a_claim_that_members_share_is_asked_once_and_one_with_devices_not_at_all():
+    slices = [a_slice(name, [a_device("d0"), a_device("d1")]) for name in ("n0", "n1")]
+    shared = a_claim("s", a_request("all", 0), a_request("either", 1, is_admin=True))
+    desk = a_desk(*slices, claims=[shared, *pairs(1), a_claim("has", **has("n1", "d0", pods=["p2"]))])
+    pods = [a_claimant("p0", "s"), a_claimant("p1", "s", "c0"), a_claimant("p2", "has")]
+    assert GangClaims(desk, pods).sums(["n0", "n1"]) == (1 + 2, 3)
+    assert GangClaims(desk, pods).sums([]) == (3, 0)
+
+
+def test_cards_asked_by_record_and_devices_asked_by_claim_are_told_apart():
+    desk = a_desk(*(a_slice(name, [a_device("d0")]) for name in ("n0", "n1")), claims=[a_claim("c0")])
+    states = [seat("n0", [1000], cpu=2), seat("n1", [1000], cpu=2)]
+    pods = [a_claimant("p0", "c0"), *(pod(f"w{i}", ask=chosen(1), cpu=2) for i in range(2))]
+    text = refused_with_claims(desk, states, pods)
+    assert "2 GPUs, 1 device by resource claim and 5 cores asked, 2 GPUs, 2 such devices and 4 cores free" in text
