@@ -16,7 +16,7 @@ setup: .venv/.ready ## make .venv with the project and its dev tools from requir
 
 .venv/.ready: requirements.lock pyproject.toml
 	@test -n '$(PYTHON)' || { echo "Python 3.11 or newer is needed; set PYTHON to it"; exit 1; }
-	@echo "Making .venv from requirements.lock (about half a minute)..."
+	@echo "Making .venv from requirements.lock (half a minute; on a busy machine or a slow network minutes)..."
 ifdef UV
 	@$(UV) venv --quiet --allow-existing --python '$(PYTHON)' .venv
 	@$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements.lock
