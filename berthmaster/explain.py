@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from berthmaster.explain_claims import devices_of, held, keeping_away
 from berthmaster.waiting_reasons import meaning_of
 from binpack.controller.wording import amount, needs, sentence
 from binpack.fit import mismatch, missing
@@ -30,7 +31,10 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """A feasible berth: cost is the potential it takes away, in milli-GPU; lower is better."""
+    """A feasible berth: cost is the potential it takes away, in milli-GPU; lower is better.
+
+    `devices` are those of resource claims as well, the latter with their pool where it is not the node's own.
+    """
 
     node: str
     devices: tuple[str, ...]
@@ -58,6 +62,7 @@ class Explanation:
     """The answer of `berthmaster explain`.
 
     Attributes:
+        berth: Where it is or is pinned to; its devices as those of an option.
         options: Feasible berths with the pod itself lifted out of the cluster, cheapest first.
         feasible_nodes: How many nodes could take it.
         excluded: Why the other nodes cannot, with the number of nodes for each reason.
@@ -121,35 +126,37 @@ def explain(
 
     Args:
         pod: The pod in question.
-        index: With the pod itself lifted out, so that its own berth is free.
+        index: With the pod itself lifted out, so that its own berth is free, devices of its claims included.
         states: The same picture, by node name.
         most: How many options to list.
         said: What the planner has said of the pod.
     """
-    berth = berth_of(pod)
+    desk, berth = index.desk, berth_of(pod)
+    if berth is not None and desk is not None and pod.resource_claims:
+        berth = replace(berth, devices=(*berth.devices, *held(desk, pod, berth.node)))
     pod = unpinned(pod)
     answer = index.place(pod)
-    ranked = index.options(pod, max(most, 1)) if isinstance(answer, Placement) else []
+    ranked = _ranked(index, pod, max(most, 1)) if isinstance(answer, Placement) else []
     options = tuple(
         Option(
             node=option.berth.node,
-            devices=option.berth.devices,
+            devices=devices_of(desk, pod, option.berth),
             cost=round(option.score, 3),
             is_taken=berth is not None and option.berth.node == berth.node,
         )
         for option in ranked
     )
     reasons: Counter[str] = Counter()
-    against = index.company.against(pod)
+    against, keeps_away = index.company.against(pod), keeping_away(desk, pod)
     for name, state in states.items():
-        reasons[_exclusion(pod, state) or against.get(name, "")] += 1
+        reasons[_exclusion(pod, state) or against.get(name, "") or keeps_away(name)] += 1
     feasible = reasons.pop("", 0)
     reason = _reason(berth, answer, said)
     meaning = meaning_of(reason)
     return Explanation(
         pod=pod.key,
         standing=standing(pod),
-        needs=needs(pod),
+        needs=needs(pod) + (" and devices for its resource claims" if pod.resource_claims else ""),
         berth=berth,
         why=_why(pod, berth, options, answer),
         options=options,
@@ -160,6 +167,14 @@ def explain(
         means=meaning.says if meaning is not None else "",
         helps=meaning.helps if meaning is not None else "",
     )
+
+
+def _ranked(index: Index, pod: Pod, most: int) -> list[Placement]:
+    """Return berths, cheapest first; those for claims are looked for on a few more nodes at every question."""
+    before, found = -1, index.options(pod, most)
+    while pod.resource_claims and before < len(found) < most:
+        before, found = len(found), index.options(pod, most)
+    return found
 
 
 def _reason(berth: Berth | None, answer: Placement | Unplaced, said: Said | None) -> str:

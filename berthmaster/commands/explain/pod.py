@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from berthmaster.explain import Explanation, explain
+from berthmaster.explain_claims import own
 from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.said import read
 from berthmaster.view import watched
@@ -40,6 +41,7 @@ async def _explain(name: str, namespace: str, most: int, kubeconfig: str | None,
         pod = view.find(namespace, name)
         said = await read(client, pod.namespace, pod.name)
         view.ledger.remove_pod(pod.uid)
+        view.desk.give_back(own(view.desk, pod))
         view.refresh()
         return explain(pod, view.index, view.states, most, said)
 
