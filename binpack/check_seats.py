@@ -6,8 +6,8 @@ device choices judge every seat as if it were given then. Nobody is asked to go 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from binpack.books import Holding, account
@@ -18,7 +18,9 @@ from fleet import labels
 from fleet.dra import DeviceResult, DeviceSlice
 from fleet.node import Node
 from fleet.plan import Placement, Plan, Violation
-from fleet.pod import Berth, Pod
+from fleet.pod import Berth, Phase, Pod
+
+_OVER = (Phase.SUCCEEDED, Phase.FAILED)
 
 
 class SeatRule(StrEnum):
@@ -27,6 +29,20 @@ class SeatRule(StrEnum):
     NOT_LESSER = "victim is as important as whom it is to go for"
     NOT_THERE = "victim holds nothing on a node with a seat"
     TWICE = "victim is named twice"
+    GANG_TORN = "victim is of a gang that could not do without it, and others of it stay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """A gang of which some are to go.
+
+    Attributes:
+        members: All there are, waiting and ended ones too, without those who were asked to go already.
+        size: How many it needs at once; 0 = it is none, None = nobody says.
+    """
+
+    members: tuple[Pod, ...]
+    size: int | None
 
 
 def check_seats(
@@ -35,6 +51,7 @@ def check_seats(
     nodes: Mapping[str, Node],
     staying: Mapping[str, Mapping[str, Holding]],
     published: Published,
+    gangs: Collection[Gang] = (),
 ) -> tuple[Violation, ...]:
     """Return every rule that seats break once their victims are gone; empty = the victims may be asked to go.
 
@@ -44,17 +61,19 @@ def check_seats(
         nodes: Of the seats, as pods see them.
         staying: By node what is held there by uid, without those who leave already.
         published: What is known of devices for claims; its `going` are those who leave already.
+        gangs: Of the victims.
     """
     unit = [pod for pod, _ in seats]
     least = min(pod.priority for pod in unit)
     gone = [victim.uid for victim in victims]
-    found: list[Violation] = []
+    found = [violation for gang in gangs for violation in _torn(gang, gone)]
+    along = _along(gangs, victims, staying)
     for victim in victims:
         there = {name for name, held in staying.items() if victim.uid in held}
         node = next(iter(sorted(there)), "")
         if victim.priority >= least:
             found.append(Violation(pod_uid=victim.uid, node=node, rule=SeatRule.NOT_LESSER))
-        if not there:
+        if not there and victim.uid not in along:
             found.append(Violation(pod_uid=victim.uid, node=node, rule=SeatRule.NOT_THERE))
         if gone.count(victim.uid) > 1:
             found.append(Violation(pod_uid=victim.uid, node=node, rule=SeatRule.TWICE))
@@ -69,6 +88,38 @@ def check_seats(
     found += check_claims(plan, unit, after)
     found += _beside_records(seats, states)
     return tuple(found)
+
+
+def _is_running(pod: Pod) -> bool:
+    is_placed = not pod.gates and bool(pod.node_name or pod.pinned_node)
+    return is_placed and not pod.is_terminating and pod.phase not in _OVER
+
+
+def _torn(gang: Gang, gone: Sequence[str]) -> list[Violation]:
+    """Return the victims of a gang that has members left, but fewer than it needs with those that ended well."""
+    left = [pod for pod in gang.members if _is_running(pod) and pod.uid not in gone]
+    if gang.size == 0 or not left:
+        return []
+    owners = {pod.owner.uid for pod in gang.members if pod.owner is not None and pod.phase not in _OVER}
+    ended = [pod for pod in gang.members if pod.phase is Phase.SUCCEEDED and pod.owner and pod.owner.uid in owners]
+    if gang.size is not None and len(left) + len(ended) >= gang.size:
+        return []
+    lost = [pod for pod in gang.members if pod.uid in gone]
+    return [Violation(pod_uid=pod.uid, node=pod.node_name, rule=SeatRule.GANG_TORN) for pod in lost]
+
+
+def _along(
+    gangs: Collection[Gang], victims: Sequence[Pod], staying: Mapping[str, Mapping[str, Holding]]
+) -> frozenset[str]:
+    """Return the victims that go because others of their gang go from nodes with seats."""
+    there = {uid for held in staying.values() for uid in held}
+    gone = {victim.uid for victim in victims}
+    found: set[str] = set()
+    for gang in gangs:
+        mine = {pod.uid for pod in gang.members} & gone
+        if mine & there:
+            found |= mine
+    return frozenset(found)
 
 
 def _cards(published: Published) -> dict[str, frozenset[str]]:

@@ -30,7 +30,7 @@ class Tenants:
     def seen(self, pod: Pod) -> None:
         """Take a new or changed pod."""
         self.gone(pod.uid)
-        node = _node_of(pod)
+        node = node_of(pod)
         if not node or not pod.is_live:
             return
         self._pods[pod.uid] = pod
@@ -50,7 +50,7 @@ class Tenants:
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
-        _leave(self._on, _node_of(pod), uid)
+        _leave(self._on, node_of(pod), uid)
         if pod.owner is not None:
             _leave(self._of_owner, pod.owner.uid, uid)
         self._priorities[pod.priority] -= 1
@@ -93,7 +93,8 @@ class Tenants:
         return sorted(found, key=lambda pod: (pod.priority, -pod.created_at_s, pod.uid))
 
 
-def _node_of(pod: Pod) -> str:
+def node_of(pod: Pod) -> str:
+    """Return the node where a pod has its berth, bound or pinned; "" = none."""
     return pod.node_name or ("" if pod.gates else pod.pinned_node)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.world import World
 from binpack.controller.writer import Outcome, PodWriter
+from binpack.tenants import node_of
 from fleet.clock import Clock
 from fleet.condition import stamp
 from fleet.kube.events import EventRecorder
@@ -47,6 +48,8 @@ class Evictor:
         seat = preemptor.seat
         where = f"on {seat.node}" if seat is not None else ""
         note = f"makes room for {preemptor.key} of priority {preemptor.priority} {where}"
+        if seat is not None and victim.gang and node_of(victim) != seat.node:
+            note = f"goes with others of its gang, of which one {note}"
         outcome, detail = await guarded(self._writer.evict(victim), victim, self._metrics)
         if outcome is Outcome.REFUSED and self._may_break:
             at = stamp(self._clock.now_s())

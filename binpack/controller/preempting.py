@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from binpack.books import Holding
 from binpack.check import check
+from binpack.controller.crews import crew_of
 from binpack.controller.proof import is_leaving, unproven
 from binpack.controller.shares import standing_of
 from binpack.controller.waiting import CAPACITY
@@ -15,10 +17,11 @@ from binpack.dra.desk import Desk
 from binpack.dra.floor import Floor
 from binpack.gangs.place import Effort, Refusal, place
 from binpack.gangs.roll import Key
+from binpack.preemption.bonds import Bonds, Crew
 from binpack.preemption.choice import BudgetsOf
 from binpack.preemption.propose import Proposal, propose
 from binpack.preemption.seats import SeatStanding, settle
-from binpack.tenants import Tenants
+from binpack.tenants import Tenants, node_of
 from fleet.dra import Allocation
 from fleet.node import Node
 from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
@@ -71,6 +74,10 @@ class WorldView:
     def allows(self, pod: Pod, name: str) -> bool:
         """Return True if no rule between pods forbids the node as it is now."""
         return self._world.is_welcome(pod, name)
+
+    def crew(self, pod: Pod) -> Crew | None:
+        """Return what runs of a pod's gang; None where the pod needs nobody else and nobody needs it."""
+        return crew_of(self._world, pod, self._going)
 
 
 def gangs_due(world: World, now_s: float) -> list[Key]:
@@ -156,24 +163,58 @@ def seat_by_preemption(
 
 
 def seat_standings(world: World, budgets_of: BudgetsOf, now_s: float, *, may_break: bool) -> dict[str, SeatStanding]:
-    """Return how every seat stands, by the uid of its pod; seats on nodes that are gone are left out."""
+    """Return how every seat stands, by the uid of its pod; seats on nodes that are gone are left out.
+
+    Nodes from which gangs go that are on other nodes, too, come first: nobody else leaves for what that frees there.
+    """
+    by_node = world.together.seats_by_node()
+    found = _settled(world, by_node, budgets_of, now_s, may_break=may_break)
+    first = {node for one in found.values() if (node := _takes_along(one))}
+    if not first or len(by_node) == 1:
+        return found
+    in_order = {name: by_node[name] for name in sorted(by_node, key=lambda name: name not in first)}
+    return _settled(world, in_order, budgets_of, now_s, may_break=may_break)
+
+
+def _settled(
+    world: World, by_node: Mapping[str, Sequence[Pod]], budgets_of: BudgetsOf, now_s: float, *, may_break: bool
+) -> dict[str, SeatStanding]:
     found: dict[str, SeatStanding] = {}
     taken: dict[str, Allocation] = {}
     going = world.together.going(now_s)
-    for name, pods in world.together.seats_by_node().items():
+    bonds = Bonds(lambda pod: crew_of(world, pod, going))
+    chosen = set(going)
+    for name, pods in by_node.items():
         state = world.node(name)
         if state is None:
             continue
         mine = {pod.uid for pod in pods}
         held = {uid: holding for uid, holding in world.ledger.holdings_on(name).items() if uid not in mine}
-        floor = Floor(state.node, world.desk, leaves=lambda uid: is_leaving(world, uid, going), apart=mine)
+        leaving = frozenset(chosen)
+        floor = Floor(state.node, world.desk, leaves=partial(is_leaving, world, going=leaving), apart=mine)
         standings = settle(
-            floor, held, world.tenants, pods, budgets_of, leaving=going, may_break=may_break, taken=taken
+            floor,
+            held,
+            world.tenants,
+            pods,
+            budgets_of,
+            leaving=leaving,
+            may_break=may_break,
+            taken=taken,
+            bonds=bonds,
         )
         for standing in standings:
             found[standing.pod.uid] = standing
             taken |= {choice.claim_uid: choice.allocation for choice in standing.choices}
+            chosen.update(victim.uid for victim in standing.victims if node_of(victim) != name)
     return found
+
+
+def _takes_along(standing: SeatStanding) -> str:
+    """Return the node of a seat for which pods of other nodes go as well; "" = none do."""
+    seat = standing.pod.seat
+    here = "" if seat is None else seat.node
+    return here if any(node_of(victim) != here for victim in standing.victims) else ""
 
 
 def keep_devices(world: World, standings: Mapping[str, SeatStanding]) -> None:

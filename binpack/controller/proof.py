@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from binpack.check_seats import check_seats
+from binpack.check_seats import Gang, check_seats
 from binpack.controller.world import World
 from binpack.preemption.seats import SeatStanding
 from fleet.plan import Violation
@@ -58,7 +58,8 @@ def unproven(
     users = {one.uid for claim in world.desk.claims.values() for one in claim.reserved_for}
     leaving = {uid for uid in users if uid in out or is_leaving(world, uid, going)}
     published = world.desk.published(states, going=leaving - {pod.uid for pod, _ in seats})
-    return check_seats(seats, victims, {name: state.node for name, state in states.items()}, staying, published)
+    nodes = {name: state.node for name, state in states.items()}
+    return check_seats(seats, victims, nodes, staying, published, _gangs(world, victims, going))
 
 
 def unproven_step(
@@ -73,10 +74,20 @@ def unproven_step(
         going: Pods made to go of which the watch does not show it yet.
     """
     seats = [(pod, replace(pod.seat, choices=found[pod.uid].choices)) for pod in pods if pod.seat is not None]
-    victims = [victim for pod in pods for victim in found[pod.uid].victims]
-    mine = {victim.uid for victim in victims}
+    victims = {victim.uid: victim for pod in pods for victim in found[pod.uid].victims}
+    mine = victims.keys()
     others = {victim.uid for standing in found.values() for victim in standing.victims} - mine
-    return unproven(world, seats, victims, going, apart={*others, *(pod.uid for pod in pods)})
+    return unproven(world, seats, list(victims.values()), going, apart={*others, *(pod.uid for pod in pods)})
+
+
+def _gangs(world: World, victims: Sequence[Pod], going: Collection[str]) -> list[Gang]:
+    """Return the gangs of the victims, as they are before any of these goes."""
+    roll = world.together.roll
+    keys = {(victim.namespace, victim.gang) for victim in victims if victim.gang}
+    return [
+        Gang(members=tuple(one for one in roll.members(key) if one.uid not in going), size=roll.size(key))
+        for key in sorted(keys)
+    ]
 
 
 def _is_terminating(world: World, uid: str) -> bool:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from binpack.gangs.roll import Call, Group, Key, Roll, Standing, key_of
 from binpack.preemption.seats import Seating, SeatStanding
+from binpack.tenants import node_of
 from fleet import labels
 from fleet.pod import Pod
 
@@ -183,7 +184,8 @@ class Together:
         if lost is not None or len(standings) < len(pods):
             why = "its node is gone" if lost is None else f"{lost.pod.name} can no longer have its seat: {lost.detail}"
             return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why, pause_s=_REFUSED_PAUSE_S)
-        victims = tuple((victim, one.pod) for one in standings for victim in one.victims)
+        named = {victim.uid: (victim, one.pod) for one in standings for victim in one.victims}
+        victims = tuple(named.values())
         stubborn = next((v for v, _ in victims if self._is_stubborn(v.uid, now_s)), None)
         if stubborn is not None:
             self._forget_victim(stubborn.uid)
@@ -191,7 +193,7 @@ class Together:
             return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why, pause_s=_LONGEST_REFUSED_S)
         if all(one.seating is Seating.FREE for one in standings):
             return GroupStep(step=Step.PIN, pods=pods)
-        due = tuple(pair for pair in victims if now_s >= self._ask_again_s.get(pair[0].uid, float("-inf")))
+        due = tuple(pair for pair in _next_to_go(victims) if self.may_ask(pair[0].uid, now_s))
         leaving = sum(one.seating is Seating.LEAVING for one in standings)
         if leaving and now_s - self._leaving_since_s.setdefault(what, now_s) >= _LONGEST_LEAVING_S:
             for one in standings:
@@ -213,6 +215,10 @@ class Together:
         """Return True for a node on which pods that should leave do not, for a while."""
         return now_s < self._shunned_until_s.get(node, float("-inf"))
 
+    def may_ask(self, uid: str, now_s: float) -> bool:
+        """Return True for a pod that nobody has asked to go a moment ago."""
+        return now_s >= self._ask_again_s.get(uid, float("-inf"))
+
     def asked(self, uid: str, now_s: float) -> None:
         """Note that a pod is being asked to go: nobody asks it again meanwhile."""
         self._ask_again_s[uid] = now_s + _REFUSED_PAUSE_S
@@ -232,3 +238,16 @@ class Together:
     def _forget_victim(self, uid: str) -> None:
         self._refused_since_s.pop(uid, None)
         self._ask_again_s.pop(uid, None)
+
+
+def _next_to_go(victims: tuple[tuple[Pod, Pod], ...]) -> Iterator[tuple[Pod, Pod]]:
+    """Yield the pairs to be asked now: of a gang, its members on other nodes than the seat's before those on it.
+
+    While these stand, the seat says that their gang has to go: whoever takes over asks the rest of it.
+    """
+    first = {key for victim, pod in victims if (key := key_of(victim)) is not None and not _is_on_seat(victim, pod)}
+    return (pair for pair in victims if key_of(pair[0]) not in first or not _is_on_seat(*pair))
+
+
+def _is_on_seat(victim: Pod, pod: Pod) -> bool:
+    return pod.seat is not None and node_of(victim) == pod.seat.node

@@ -229,6 +229,8 @@ class Usher:
             self._give_up(replace(step, step=Step.GIVE_UP, detail=why, pause_s=_NOBODY_TO_GO_PAUSE_S))
             return
         for victim, preemptor in step.victims:
+            if not together.may_ask(victim.uid, now_s):
+                continue  # with its gang, for another seat
             together.asked(victim.uid, now_s)
             self._start(self._evictor.ask(victim, preemptor))
 

@@ -187,6 +187,15 @@ class Roll:
         """Return all members of a gang, in no order."""
         return tuple(self._gangs.get(key, _NOBODY).members.values())
 
+    def size(self, key: Key) -> int | None:
+        """Return how many members a gang needs at once; 0 = it is none, None = nobody says."""
+        size, call = self._size(key)
+        return None if call is Call.UNKNOWN else size
+
+    def ended_well(self, key: Key) -> int:
+        """Return how many members of a gang had their place and ended well, which leaves that many fewer to run."""
+        return self._gangs.get(key, _NOBODY).ended_well
+
     def is_alone(self, pod: Pod) -> bool:
         """Return True if the pod is placed like any other: it has no gang, or its gang stands already."""
         key = key_of(pod)

@@ -18,8 +18,10 @@ from binpack.dra.desk import Desk
 from binpack.dra.floor import Floor
 from binpack.dra.wishes import Pending, Wish
 from binpack.fit import devices_for, mismatch, serves
-from binpack.preemption.choice import BudgetsOf, Price, fewest, price, spared
-from binpack.tenants import Tenants
+from binpack.gangs.roll import Key, key_of
+from binpack.preemption.bonds import Asker, Bonds, Crew
+from binpack.preemption.choice import Along, BudgetsOf, Fits, Price, fewest, price, spared
+from binpack.tenants import Tenants, node_of
 from fleet.device import WHOLE_MILLI
 from fleet.dra import Allocation, ClaimChoice
 from fleet.node import Node
@@ -38,7 +40,8 @@ class Proposal:
 
     Attributes:
         seats: (pod, berth) of every member.
-        victims: Who must go; empty where it is enough to wait for pods that leave already.
+        victims: Who must go, those of other nodes included who are of no use without one of them; empty where it is
+            enough to wait for pods that leave already.
     """
 
     seats: tuple[tuple[Pod, Berth], ...]
@@ -71,6 +74,10 @@ class View(Protocol):
         """Return True if no rule between pods forbids the node as it is now."""
         ...
 
+    def crew(self, pod: Pod) -> Crew | None:
+        """Return what runs of a pod's gang; None where the pod needs nobody else and nobody needs it."""
+        ...
+
 
 def propose(unit: Sequence[Pod], view: View, budgets_of: BudgetsOf, *, may_break: bool = False) -> Proposal | None:
     """Return seats for all pods of the unit, with the fewest pods to go for each; None where there is no way.
@@ -85,7 +92,23 @@ def propose(unit: Sequence[Pod], view: View, budgets_of: BudgetsOf, *, may_break
         return None
     if len(unit) > 1 and any(pod.guest.has_rules for pod in unit):
         return None  # rules between its own members are not weighed here
+    found = _seated(unit, view, budgets_of, (), may_break=may_break)
+    if found is None or len(unit) == 1:
+        return found
+    # What a gang that goes for the last seat frees on many nodes may spare those who were to go for the first.
+    along = [pod for pod in found.victims if pod.gang]
+    again = _seated(unit, view, budgets_of, along, may_break=may_break) if len(along) > 1 else None
+    if again is None or price(again.victims, budgets_of) >= price(found.victims, budgets_of):
+        return found
+    return again
+
+
+def _seated(
+    unit: Sequence[Pod], view: View, budgets_of: BudgetsOf, gone: Sequence[Pod], *, may_break: bool
+) -> Proposal | None:
+    """Return seats for all pods of the unit where these pods go in any case; None where there is no way."""
     search = _Search(view, budgets_of, min(pod.priority for pod in unit), may_break=may_break)
+    search.leave(gone)
     for pod in sorted(unit, key=hardest_first):
         if not search.seat(pod):
             return None
@@ -116,6 +139,9 @@ def _shortage(pod: Pod, node: Node, holdings: Iterable[Holding]) -> int:
     return max(0, -milli_cpu) + max(0, -milli_gpu)
 
 
+_Choose = Callable[[Sequence[Pod], Fits, Along], tuple[Pod, ...] | None]
+
+
 class _Search:
     """The cluster while a unit is being seated."""
 
@@ -124,13 +150,14 @@ class _Search:
         self.victims: list[Pod] = []
         self._view = view
         self._budgets_of = budgets_of
+        self._bonds = Bonds(view.crew)
         self._priority = priority
         self._may_break = may_break
         self._names = sorted(view.open_nodes())
         self._floors: dict[str, Floor] = {}
         self._taken: dict[str, Allocation] = {}
         self._wish: Wish | None = None
-        self._sharers: frozenset[str] = frozenset()
+        self._asker = Asker(priority=priority, sharers=frozenset(), gang=None)
         self._changed: dict[str, dict[str, Holding]] = {}
         self._known: dict[tuple[object, ...], dict[str, _Offer]] = {}
         self._stale: dict[tuple[object, ...], set[str]] = {}
@@ -142,7 +169,8 @@ class _Search:
         wish = self._view.desk.wish(pod) if pod.resource_claims else None
         if isinstance(wish, Pending):
             return False
-        self._wish, self._sharers = wish, self._view.desk.sharers(pod)
+        self._wish = wish
+        self._asker = Asker(priority=self._priority, sharers=self._view.desk.sharers(pod), gang=key_of(pod))
         rough = sorted(self._offers(pod), key=lambda offer: (offer.price, offer.node))
         offers: list[_Offer] = []
         for place, offer in enumerate(rough):
@@ -156,17 +184,33 @@ class _Search:
         best = min(offers, key=lambda offer: (offer.price, offer.node))
         berth = self._berth(pod, best)
         self._taken |= {choice.claim_uid: choice.allocation for choice in berth.choices}
-        holdings = dict(self._held(best.node))
-        for victim in best.victims:
-            del holdings[victim.uid]
-        holdings[pod.uid] = holding_at(pod, best.node, berth.devices or None)
-        self._changed[best.node] = holdings
-        for kind, offers_of_kind in self._known.items():
-            offers_of_kind.pop(best.node, None)
-            self._stale[kind].add(best.node)
+        self.leave(best.victims)
+        self._changed[best.node] = {
+            **self._held(best.node),
+            pod.uid: holding_at(pod, best.node, berth.devices or None),
+        }
+        self._outdate({best.node, *map(node_of, best.victims)}, {key for one in best.victims if (key := key_of(one))})
         self.seats.append((pod, berth))
-        self.victims += best.victims
         return True
+
+    def leave(self, victims: Sequence[Pod]) -> None:
+        """Count these as gone."""
+        for name in {node_of(victim) for victim in victims}:
+            self._changed[name] = dict(self._held(name))
+        for victim in victims:
+            self._changed[node_of(victim)].pop(victim.uid, None)
+        self._bonds.leave(victims)
+        self.victims += victims
+
+    def _outdate(self, names: set[str], gangs: set[Key]) -> None:
+        """Have offers looked at again: of nodes that changed, and where members of these gangs would go."""
+        for kind, offers in self._known.items():
+            old = names | {
+                name for name, one in offers.items() if gangs and any(key_of(pod) in gangs for pod in one.victims)
+            }
+            for name in old:
+                offers.pop(name, None)
+            self._stale[kind] |= old
 
     def _berth(self, pod: Pod, offer: _Offer) -> Berth:
         """Return the berth of an offer with devices for this pod's own claims: it may have been made to one like it."""
@@ -227,19 +271,22 @@ class _Search:
         self._left_closely -= self._summed - before
         return found
 
-    def _spared(self, candidates: Sequence[Pod], fits: Callable[[Iterable[str]], bool]) -> tuple[Pod, ...] | None:
-        return spared(candidates, fits, self._budgets_of, gone=self.victims)
+    def _spared(self, candidates: Sequence[Pod], fits: Fits, along: Along) -> tuple[Pod, ...] | None:
+        found = spared(candidates, fits, self._budgets_of, gone=self.victims, along=along)
+        return self._fewest(candidates, fits, along) if found is None else found
 
-    def _fewest(self, candidates: Sequence[Pod], fits: Callable[[Iterable[str]], bool]) -> tuple[Pod, ...] | None:
-        return fewest(candidates, fits, self._budgets_of, gone=self.victims, may_break=self._may_break)
+    def _fewest(self, candidates: Sequence[Pod], fits: Fits, along: Along) -> tuple[Pod, ...] | None:
+        may_break = self._may_break
+        return fewest(candidates, fits, self._budgets_of, gone=self.victims, may_break=may_break, along=along)
 
-    def _offer(self, pod: Pod, name: str, choose: Callable[..., tuple[Pod, ...] | None]) -> _Offer | None:
+    def _offer(self, pod: Pod, name: str, choose: _Choose) -> _Offer | None:
         node = self._view.open_node(name)
         if node is None:
             return None
         held = self._held(name)
         candidates = [one for one in self._below(name) if one.uid in held]
-        victims = choose(candidates, lambda uids: self._seat(pod, node, held, set(uids)) is not None)
+        along = self._bonds.along_with(candidates, self._asker)
+        victims = choose(candidates, lambda uids: self._seat(pod, node, held, set(uids)) is not None, along)
         if victims is None:
             return None
         seat = self._seat(pod, node, held, {victim.uid for victim in victims})
@@ -250,7 +297,9 @@ class _Search:
 
     def _below(self, name: str) -> list[Pod]:
         """Return who may be made to go; nobody who shares a claim with the pod, for its devices would go with him."""
-        return [one for one in self._view.tenants.below(name, self._priority) if one.uid not in self._sharers]
+        asker, bonds = self._asker, self._bonds
+        below = self._view.tenants.below(name, self._priority)
+        return [one for one in below if one.uid not in asker.sharers and bonds.may_go(one, asker)]
 
     def _floor(self, node: Node) -> Floor:
         floor = self._floors.get(node.name)

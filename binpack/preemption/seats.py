@@ -10,6 +10,8 @@ from binpack.books import Holding, holding_at
 from binpack.dra.floor import NOTHING_TAKEN, Floor, Scene, Taken
 from binpack.dra.wishes import Pending, Wish
 from binpack.fit import refusal
+from binpack.gangs.roll import key_of
+from binpack.preemption.bonds import Asker, Bonds, no_crew
 from binpack.preemption.choice import BudgetsOf, fewest
 from binpack.tenants import Tenants
 from fleet.dra import Allocation, ClaimChoice
@@ -30,7 +32,7 @@ class SeatStanding:
     """One seat as it stands now.
 
     Attributes:
-        victims: Who must go, where it is HELD.
+        victims: Who must go, where it is HELD; those of other nodes included who go with them.
         choices: Devices for its claims, once it is FREE; nobody else's until then.
         detail: Why it is LOST.
     """
@@ -52,6 +54,7 @@ def settle(
     leaving: Collection[str] = (),
     may_break: bool = False,
     taken: Taken = NOTHING_TAKEN,
+    bonds: Bonds | None = None,
 ) -> tuple[SeatStanding, ...]:
     """Return how all seats of one node stand, each counting on what the ones before it leave.
 
@@ -64,9 +67,10 @@ def settle(
         tenants: The pods behind that.
         seats: Gated pods with a seat on this node.
         budgets_of: The budgets that cover a pod.
-        leaving: Pods made to go of which the watch does not show it yet.
+        leaving: Pods made to go of which the watch does not show it yet, or that go for a seat of another node.
         may_break: Whether budgets may be broken where nothing else makes room.
         taken: What claims get by seats on other nodes, by uid: a gang may share one.
+        bonds: Which of the pods are of use only together, and who of them goes for other seats; None = none are.
     """
     on_node = tenants.on(floor.node.name)
     gone = {uid for uid in held if uid in leaving or (uid in on_node and on_node[uid].is_terminating)}
@@ -79,6 +83,7 @@ def settle(
         later={uid: holding for uid, holding in held.items() if uid not in gone},
         gone=gone,
         taken=dict(taken),
+        bonds=Bonds(no_crew) if bonds is None else bonds,
     )
     in_order = sorted(seats, key=lambda pod: (pod.priority, pod.created_at_s, pod.uid))
     return tuple(sums.stands(pod, pod.seat) for pod in in_order if pod.seat is not None)
@@ -103,11 +108,13 @@ class _Sums:
     later: dict[str, Holding]
     gone: set[str]
     taken: dict[str, Allocation]
+    bonds: Bonds
 
     def stands(self, pod: Pod, seat: Berth) -> SeatStanding:
         """Return how one seat stands, and count on what it takes."""
         wish = self.floor.wish(pod)
         standing = self._judged(pod, seat, wish) if not isinstance(wish, Pending) else _lost(pod, wish.detail)
+        self.bonds.spend(standing.victims)
         for victim in standing.victims:
             self.later.pop(victim.uid, None)
             self.gone.add(victim.uid)
@@ -125,17 +132,23 @@ class _Sums:
         if choices is not None:
             return SeatStanding(pod=pod, seating=Seating.LEAVING, choices=choices)
         below = [] if pod.never_preempts else self.tenants.below(floor.node.name, pod.priority)
-        sharers = floor.sharers(pod)
+        asker = Asker(priority=pod.priority, sharers=floor.sharers(pod), gang=key_of(pod))
+        candidates = [one for one in below if self._may_go(one, asker)]
         victims = fewest(
-            [tenant for tenant in below if tenant.uid in self.later and tenant.uid not in sharers],
+            candidates,
             lambda uids: self._choices(pod, seat, wish, self._after(uids)) is not None,
             self.budgets_of,
             may_break=self.may_break,
+            along=self.bonds.along_with(candidates, asker),
         )
         if victims is None:
             return _lost(pod, self._why_not(pod, seat, self._after(())))
         choices = self._choices(pod, seat, wish, self._after([victim.uid for victim in victims]))
         return SeatStanding(pod=pod, seating=Seating.HELD, victims=victims, choices=choices or ())
+
+    def _may_go(self, tenant: Pod, asker: Asker) -> bool:
+        is_there = tenant.uid in self.later and tenant.uid not in asker.sharers
+        return is_there and self.bonds.may_go(tenant, asker)
 
     def _after(self, uids: Collection[str]) -> Scene:
         """Return the node once those who leave and these pods are gone."""

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binpack.books import Holding, holding_at
-from binpack.dra.desk import Desk
 from binpack.controller import preempting, usher
 from binpack.controller.moves import Moves
 from binpack.controller.writer import Outcome
+from binpack.dra.desk import Desk
 from binpack.fairness import weight_of
 from binpack.gangs.roll import Call, Group, Roll
+from binpack.preemption.bonds import Crew
 from binpack.preemption.propose import propose
 from binpack.tenants import Tenants
 from fleet import labels
@@ -156,6 +157,9 @@ class Cluster:
 
     def allows(self, pod: Pod, name: str) -> bool:
         return True
+
+    def crew(self, pod: Pod) -> Crew | None:
+        return None
 
 
 @pytest.mark.parametrize(("nodes", "tenants", "pods"), [(300, 16, 1), (300, 16, 64), (60, 100, 32)])

@@ -17,6 +17,7 @@ from binpack.dra.desk import Desk
 from binpack.dra.floor import Floor
 from binpack.fit import missing
 from binpack.ledger import Ledger
+from binpack.preemption.bonds import Crew
 from binpack.preemption.choice import price
 from binpack.preemption.propose import Proposal, propose
 from binpack.preemption.seats import Seating, settle
@@ -63,6 +64,9 @@ class Quay:
 
     def allows(self, pod: Pod, name: str) -> bool:
         return True
+
+    def crew(self, pod: Pod) -> Crew | None:
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

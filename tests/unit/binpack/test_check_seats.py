@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from binpack.books import holding_at
-from binpack.check_seats import SeatRule, check_seats
+from binpack.check_seats import Gang, SeatRule, check_seats
 from binpack.dra.check import DeviceRule
+from fleet import labels
 from fleet.dra import ClaimChoice
-from fleet.pod import Berth
+from fleet.pod import Berth, Owner, Phase
 from tests.support.builders import a_node, a_pod
 from tests.support.devices import a_claim, a_claimant, a_desk, a_device, a_slice, given
 
@@ -100,3 +101,33 @@ def test_a_gpu_that_a_claim_holds_is_no_share_and_one_of_a_record_no_claims():
     mine = [(urgent(), seat("d0", driver=CARDS))]
     assert rules(mine, [there], [there], [WANTED], **words) == set()
     assert rules(mine, [], [there], [WANTED], **words) == {DeviceRule.DEVICE_HELD}
+
+
+def test_a_gang_is_not_torn_and_goes_from_other_nodes_with_one_that_is_on_the_seats():
+    words = {"gang": "g", "gang_size": 2}
+    here, there = low("here", **words), a_pod("there", node="n2", **words)
+    lone = a_pod("lone", node="n2")
+    seats = [(urgent(), seat("d1"))]
+
+    def found(victims, *members, size=2):
+        desk = a_desk(a_slice("n1", [a_device("d1")]), claims=[WANTED])
+        staying = {"n1": {"uid-here": holding_at(here, "n1", None)}}
+        node = a_node("n1", milli_cpu=4000)
+        gangs = [Gang(members=members, size=size)] if members else []
+        wrong = check_seats(seats, victims, {"n1": node}, staying, desk.published(["n1"]), gangs)
+        return {violation.rule for violation in wrong}
+
+    assert found([here, there], here, there) == set()
+    assert found([here], here, there) == {SeatRule.GANG_TORN}
+    assert found([here], here, there, size=None) == {SeatRule.GANG_TORN}
+    assert found([here], here, there, size=1) == set()
+    assert found([here], here, there, size=0) == set()
+    assert found([here], here, replace(there, is_terminating=True)) == set()
+    assert found([here], here, replace(there, gates=(labels.PLAN_GATE,), node_name="")) == set()
+    job = Owner(kind="Job", name="j", uid="j")
+    ended = replace(there, phase=Phase.SUCCEEDED, owner=job)
+    third = replace(there, uid="uid-third", owner=job)
+    assert found([here], here, ended, third) == set()
+    assert found([here], here, replace(ended, owner=None), third) == {SeatRule.GANG_TORN}
+    assert found([here, lone]) == {SeatRule.NOT_THERE}
+    assert found([there], here, there) == {SeatRule.NOT_THERE, SeatRule.GANG_TORN}
