@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from binpack.state import NodeState
 from fleet.company import Guest
 from fleet.node import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roll:
+    """Who was where at one time, and what was known of nodes and namespaces; equal where all of that is."""
+
+    nodes: Mapping[str, Node]
+    guests: Mapping[str, tuple[Guest, ...]]
+    namespaces: Mapping[str, Mapping[str, str]]
 
 
 class Register:
@@ -26,14 +37,7 @@ class Register:
 
     def set_node(self, state: NodeState) -> None:
         """Take a node as it is now."""
-        name, node = state.node.name, state.node
-        before = self.nodes.get(name)
-        if before is not node:
-            if before is None or before.labels != node.labels or before.taints != node.taints:
-                self.counting.clear()
-            self.nodes[name] = node
-        if self._guests.get(name) != state.guests:
-            self._replace(name, state.guests)
+        self._set(state.node, state.guests)
 
     def remove_node(self, name: str) -> None:
         """Forget a node."""
@@ -47,6 +51,37 @@ class Register:
             self.namespaces.pop(name, None)
         else:
             self.namespaces[name] = labels
+
+    def roll(self) -> Roll:
+        """Return all of it as it is now; O(nodes), and nothing that comes later moves it."""
+        return Roll(nodes=dict(self.nodes), guests=dict(self._guests), namespaces=dict(self.namespaces))
+
+    @contextmanager
+    def as_of(self, roll: Roll) -> Iterator[None]:
+        """Be what it was at an earlier time, and on leaving what it is now; costs as much as has changed since."""
+        now = self.roll()
+        self._become(roll)
+        try:
+            yield
+        finally:
+            self._become(now)
+
+    def _become(self, roll: Roll) -> None:
+        for name in self.nodes.keys() - roll.nodes.keys():
+            self.remove_node(name)
+        for name, node in roll.nodes.items():
+            self._set(node, roll.guests.get(name, ()))
+        self.namespaces = dict(roll.namespaces)
+
+    def _set(self, node: Node, guests: tuple[Guest, ...]) -> None:
+        name = node.name
+        before = self.nodes.get(name)
+        if before is not node:
+            if before is None or before.labels != node.labels or before.taints != node.taints:
+                self.counting.clear()
+            self.nodes[name] = node
+        if self._guests.get(name) != guests:
+            self._replace(name, guests)
 
     def _replace(self, name: str, guests: tuple[Guest, ...]) -> None:
         for guest in self._guests.pop(name, ()):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from binpack.config import PlannerSettings
+from binpack.controller.asked import Asked, nodes_of, verified_now
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.queueing import turn_order
 from binpack.controller.world import World
-from binpack.planner import draft, filled, improve, question_of, verified
+from binpack.planner import draft, filled, improve, question_of
 from binpack.solver.instance import Budget
 from binpack.solver.process import SolverProcess
-from binpack.state import NodeState
-from fleet.plan import Plan, SolveStatus
+from binpack.solver.question import Question
+from fleet.plan import Plan, SolveStatus, Violation
 from fleet.pod import Pod
 
 log = logging.getLogger(__name__)
@@ -43,40 +44,59 @@ class Decider:
         world.refresh()
         # Each pod teaches the demand mix once: those that wait were counted when they came.
         world.index.learn(pod for pod in batch if pod.uid not in world.waiting)
-        plans = [draft(world.index, batch)]
-        in_turn = turn_order(world, batch) if plans[0].unplaced else None
+        plan = draft(world.index, batch)
+        in_turn = turn_order(world, batch) if plan.unplaced else None
         if in_turn is not None:
             # Who is left out is a matter of fairness now: the solver would seat as much demand as fits, whoever asks.
-            plans, improved = [draft(world.index, in_turn, in_turn=True)], None
-        else:
-            improved = await self._improved(world, batch, plans[0])
-        if improved is not None:
-            world.refresh()  # the cluster went on while the solver thought
-            plans.insert(0, filled(world.index, batch, improved))
-        result = verified(
-            plans, batch, _states(world, plans), world.register, world.desk.violations, world.ledger.coming
-        )
-        for violation in result.violations:
-            self._metrics.violations.inc()
-            where = f"{violation.node}/{violation.device}" if violation.device else violation.node
-            log.warning("a placement was not used: %s", violation.rule, extra={"where": where})
+            return self._judged(world, batch, [draft(world.index, in_turn, in_turn=True)])
+        question = question_of(world.index, batch, plan) if self._budget is not None else None
+        if question is None or self._budget is None:
+            return self._judged(world, batch, [plan])
+        return await self._improved(world, batch, plan, question, self._budget)
+
+    async def _improved(
+        self, world: World, batch: Sequence[Pod], plan: Plan, question: Question, budget: Budget
+    ) -> Plan:
+        """Let the solver improve a draft; the cluster goes on while it thinks."""
+        asked = Asked.now(world, batch, nodes_of([plan]).union(question.excerpt.names))
+        answer = await self._solver.solve(question, budget)
+        if answer.status is SolveStatus.LATE_OR_DEAD:
+            log.warning("the index's plan stands: %s", answer.detail)
+        improved = improve(plan, batch, question, answer)
+        world.refresh()
+        if asked.holds(world, batch, [improved, plan]):
+            return self._judged(world, batch, [filled(world.index, batch, improved), plan])
+        sound = asked.verified(world, batch, [improved, plan])
+        self._report(sound.violations)
+        return self._renewed(world, batch, sound.plan)
+
+    def _judged(self, world: World, batch: Sequence[Pod], plans: Sequence[Plan]) -> Plan:
+        """Return the first of the plans that breaks no rule; they were made for the world as it is now."""
+        result = verified_now(world, batch, plans)
+        self._report(result.violations)
         if not result.violations:
             return result.plan
         # What did not hold may have room elsewhere, and nothing else would wake it up.
-        plans = [filled(world.index, batch, result.plan), result.plan]
-        return verified(
-            plans, batch, _states(world, plans), world.register, world.desk.violations, world.ledger.coming
-        ).plan
+        return verified_now(world, batch, [filled(world.index, batch, result.plan), result.plan]).plan
 
-    async def _improved(self, world: World, batch: Sequence[Pod], plan: Plan) -> Plan | None:
-        question = question_of(world.index, batch, plan) if self._budget is not None else None
-        if question is None or self._budget is None:
-            return None
-        answer = await self._solver.solve(question, self._budget)
-        if answer.status is SolveStatus.LATE_OR_DEAD:
-            log.warning("the index's plan stands: %s", answer.detail)
-        return improve(plan, batch, question, answer)
+    def _renewed(self, world: World, batch: Sequence[Pod], plan: Plan) -> Plan:
+        """Return a plan that held when it was asked for with those planned again whose berths have gone since."""
+        kept = verified_now(world, batch, [plan]).plan
+        dropped = _placed(plan) - _placed(kept)
+        renewed = filled(world.index, batch, kept)
+        if _placed(renewed) != _placed(kept):
+            renewed = self._judged(world, batch, [renewed, kept])
+        again = len(dropped & _placed(renewed))
+        self._metrics.stale.labels("placed-again").inc(again)
+        self._metrics.stale.labels("waits").inc(len(dropped) - again)
+        return renewed
+
+    def _report(self, violations: Iterable[Violation]) -> None:
+        for violation in violations:
+            self._metrics.violations.inc()
+            where = f"{violation.node}/{violation.device}" if violation.device else violation.node
+            log.warning("a placement was not used: %s", violation.rule, extra={"where": where})
 
 
-def _states(world: World, plans: Sequence[Plan]) -> dict[str, NodeState]:
-    return world.states({placement.berth.node for plan in plans for placement in plan.placements})
+def _placed(plan: Plan) -> set[str]:
+    return {placement.pod_uid for placement in plan.placements}

@@ -31,7 +31,13 @@ class PlannerMetrics:
         self.solves = Counter("berthmaster_solves_total", "How the solver ended", ["status"], registry=registry)
         self.violations = Counter(
             "berthmaster_plan_violations_total",
-            "Violations the verifier found in plans that were then not used",
+            "Violations the verifier found in plans, by the cluster they were asked for; they were then not used",
+            registry=registry,
+        )
+        self.stale = Counter(
+            "berthmaster_placements_stale_total",
+            "Berths that had gone when the solver was done, by what became of the pods at once",
+            ["outcome"],
             registry=registry,
         )
         self.draws = Counter(

@@ -334,7 +334,7 @@ class Desk:
         return check_claims(plan, pods, self.published({placement.berth.node for placement in plan.placements}))
 
     def published(self, nodes: Iterable[str], going: Collection[str] = ()) -> Published:
-        """Return what the verifier is to judge by.
+        """Return what the verifier is to judge by; what changes later does not move it.
 
         Args:
             nodes: Those of the plan.
@@ -345,11 +345,11 @@ class Desk:
             claims[uid] = replace(claims[uid], allocation=allocation)
         return Published(
             claims=claims,
-            slices=self.pools.slices(),
-            classes=self.classes,
+            slices=tuple(self.pools.slices()),
+            classes=dict(self.classes),
             rules=self.pools.rules(),
             node_labels={node: self.pools.labels(node) for node in nodes},
-            kept=self._kept,
+            kept=dict(self._kept),
             going=frozenset(going),
         )
 

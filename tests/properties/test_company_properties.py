@@ -139,3 +139,33 @@ def test_every_hard_spread_of_a_batch_holds_beside_all_the_others(seed: int) -> 
             index.give_back(pod, one.berth)
             assert index.company.allows(pod, one.berth.node)
             index.take(pod, one.berth)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=SEEDS)
+def test_a_register_can_be_what_it_was_and_is_then_what_it_is(seed: int) -> None:
+    rng = Random(seed)
+    before, after, pods = a_world(rng), a_world(rng), newcomers(rng)
+    after = [state for state in after if rng.random() < 0.8]
+    renamed = {name: labels for name, labels in TEAMS.items() if rng.random() < 0.5}
+    _, register = known(before)
+    roll = register.roll()
+    verdicts(register, before, pods)  # what it keeps for later is filled
+    for name in {state.node.name for state in before} - {state.node.name for state in after}:
+        register.remove_node(name)
+    for state in after:
+        register.set_node(state)
+    for name in TEAMS:
+        register.set_namespace(name, renamed.get(name))
+    now = Register(after)
+    now.namespaces = dict(renamed)
+    for _ in range(2):
+        assert verdicts(register, after, pods) == verdicts(now, after, pods)
+        with register.as_of(roll):
+            assert register.roll() == roll
+            assert verdicts(register, before, pods) == verdicts(known(before)[1], before, pods)
+    assert register.roll() == now.roll()
+
+
+def verdicts(register: Register, states: Sequence[NodeState], pods: Sequence[Pod]) -> list[bool]:
+    return [is_lawful(register, states, [(pod, state.node.name)]) for pod in pods for state in states]

@@ -172,10 +172,7 @@ class Storm:
     def check(self) -> None:
         """See that nothing was wrong so far."""
         thrown_away = self._registry.get_sample_value("berthmaster_plan_violations_total")
-        # While the solver thinks the cluster goes on, and what was planned before does not hold any more.
-        assert not thrown_away or self.settings.solve_s, "\n".join(
-            [*self.said[-25:], f"{thrown_away} violations of plans"]
-        )
+        assert not thrown_away, "\n".join([*self.said[-25:], f"{thrown_away} violations of plans"])
         assert self._lead is not None
         if self._lead.done():
             self._lead.result()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client import CollectorRegistry
 
+from binpack import planner
+from binpack.check import check
 from binpack.check_register import Register
 from binpack.config import PlannerSettings
 from binpack.controller.deciding import Decider
@@ -14,8 +18,10 @@ from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.solver.question import Answer
 from binpack.solver.solve import solve
+from fleet.company import Guest, PodTerm, Selector
+from fleet.constraints import Requirement
 from fleet.plan import SolveStatus, Source
-from tests.support.berths import chosen, pod, seat, share
+from tests.support.berths import card, chosen, pod, seat, share
 
 
 class World:
@@ -26,7 +32,7 @@ class World:
         self.index = Index(states)
         self.register, self.desk, self.ledger = Register(states), Desk(), Ledger()
         self.waiting, self.weights = {}, {}
-        self.coming = []
+        self.coming, self.going = [], []
 
     def waited_s(self, uid):
         return 0.0
@@ -34,8 +40,13 @@ class World:
     def refresh(self):
         for state in self.coming:
             self.states_now[state.node.name] = state
-            self.index.set_node(state)
-        self.coming = []
+            for place in (self.index.company, self.index, self.register):
+                place.set_node(state)
+        for name in self.going:
+            del self.states_now[name]
+            for place in (self.index.company, self.index, self.register):
+                place.remove_node(name)
+        self.coming, self.going = [], []
 
     def states(self, names):
         return {name: self.states_now[name] for name in names if name in self.states_now}
@@ -51,6 +62,32 @@ class Solver:
         self.asked += 1
         self.meanwhile()
         return self.answer or solve(question, budget)
+
+
+class Liar(Solver):
+    """Seats everybody on one device."""
+
+    async def solve(self, question, budget):
+        answer = await super().solve(question, budget)
+        first = answer.seats[0]
+        crowd = [replace(first, kind=n) for n, kind in enumerate(question.kinds) for _ in kind.uids]
+        return replace(answer, seats=tuple(crowd), cost=answer.draft_cost - 1e6)
+
+
+class Counts:
+    """Metrics, and what they show of plans."""
+
+    def __init__(self):
+        self.registry = CollectorRegistry()
+        self.metrics = PlannerMetrics(self.registry)
+
+    @property
+    def violations(self):
+        return self.registry.get_sample_value("berthmaster_plan_violations_total")
+
+    def stale(self, outcome):
+        name = "berthmaster_placements_stale_total"
+        return self.registry.get_sample_value(name, {"outcome": outcome}) or 0.0
 
 
 def metrics():
@@ -89,18 +126,147 @@ async def test_without_an_answer_the_index_decides(status):
     assert (plan.source, plan.solve_status, len(plan.placements)) == (Source.INDEX, status, 3)
 
 
-async def test_a_pod_whose_berth_was_taken_meanwhile_gets_another_at_once():
-    """Else it would wait until room appears somewhere, though there is room already."""
-    world = World(seat("n1", [1000]), seat("n2", [1000]), seat("n3", [1000]))
-    pods = [pod("a", ask=chosen(1), cpu=1), pod("b", ask=chosen(1), cpu=2)]
-    first = await Decider(Solver(), PlannerSettings(solve_s=0.0), metrics())(world, pods)
-    taken = first.placements[0].berth.node
+def three_nodes():
+    return World(seat("n1", [1000]), seat("n2", [1000]), seat("n3", [1000]))
 
-    def another_scheduler():
+
+PAIR = [pod("a", ask=chosen(1), cpu=1), pod("b", ask=chosen(1), cpu=2)]
+
+
+async def first_choice(world, pods):
+    """Return the node that the first of the pods gets while nothing happens."""
+    plan = await Decider(Solver(), PlannerSettings(solve_s=0.0), metrics())(world, pods)
+    return plan.placements[0].berth.node
+
+
+def nodes_of(plan):
+    return {placement.pod_uid: placement.berth.node for placement in plan.placements}
+
+
+SICK = [card("0", is_healthy=False)]
+
+
+@pytest.mark.parametrize(
+    ("happens", "is_gone"),
+    [(lambda name: seat(name, [0]), False), (lambda name: seat(name, devices=SICK), False), (seat, True)],
+    ids=["somebody else was bound there", "its device broke", "the node went"],
+)
+async def test_a_pod_whose_berth_went_meanwhile_gets_another_at_once_and_nobody_calls_it_a_bug(happens, is_gone):
+    """Else it would wait until room appears somewhere, though there is room already."""
+    world, noted = three_nodes(), Counts()
+    taken = await first_choice(world, PAIR)
+
+    def meanwhile():
+        if is_gone:
+            world.going = [taken]
+        else:
+            world.coming = [happens(taken)]
+
+    plan = await Decider(Solver(meanwhile), PlannerSettings(), noted.metrics)(world, PAIR)
+    assert set(nodes_of(plan)) == {"a", "b"}
+    assert taken not in nodes_of(plan).values()
+    assert (noted.violations, noted.stale("placed-again"), noted.stale("waits")) == (0, 1, 0)
+
+
+async def test_a_pod_whose_berth_went_meanwhile_waits_where_there_is_no_other():
+    world, noted = World(seat("n1", [1000]), seat("n2", [1000])), Counts()
+    taken = await first_choice(world, PAIR)
+
+    def meanwhile():
         world.coming = [seat(taken, [0])]
 
-    noted = metrics()
-    plan = await Decider(Solver(another_scheduler), PlannerSettings(), noted)(world, pods)
-    assert {placement.pod_uid for placement in plan.placements} == {"a", "b"}
-    assert taken not in {placement.berth.node for placement in plan.placements}
-    assert noted.violations._value.get() > 0
+    plan = await Decider(Solver(meanwhile), PlannerSettings(), noted.metrics)(world, PAIR)
+    assert (len(plan.placements), len(plan.unplaced)) == (1, 1)
+    assert plan.unplaced[0].shortfall is not None  # it waits for what is missing, not for another try
+    assert (noted.violations, noted.stale("placed-again"), noted.stale("waits")) == (0, 0, 1)
+
+
+async def test_what_happens_elsewhere_makes_nothing_stale():
+    world, noted = three_nodes(), Counts()
+
+    def meanwhile():
+        world.coming = [seat("n9", [0])]
+
+    plan = await Decider(Solver(meanwhile), PlannerSettings(), noted.metrics)(world, PAIR)
+    assert set(nodes_of(plan)) == {"a", "b"}
+    assert (noted.violations, noted.stale("placed-again"), noted.stale("waits")) == (0, 0, 0)
+
+
+async def test_an_answer_that_never_held_is_a_bug():
+    noted = Counts()
+    plan = await Decider(Liar(), PlannerSettings(), noted.metrics)(two_nodes(), PODS)
+    assert (plan.source, len(plan.placements)) == (Source.INDEX, 3)
+    assert noted.violations > 0
+    assert (noted.stale("placed-again"), noted.stale("waits")) == (0, 0)
+
+
+async def test_an_answer_that_never_held_is_a_bug_whatever_happened_meanwhile():
+    """Room for all of it has come since; it was not there when the solver was asked."""
+    world, noted = two_nodes(), Counts()
+
+    def meanwhile():
+        many = [card(str(n), 100_000) for n in range(1)]
+        world.coming = [seat("n0", devices=many, cpu=1000), seat("n1", devices=many, cpu=1000)]
+
+    plan = await Decider(Liar(meanwhile), PlannerSettings(), noted.metrics)(world, PODS)
+    assert noted.violations > 0
+    assert len(plan.placements) == len(PODS)
+    assert (noted.stale("placed-again"), noted.stale("waits")) == (0, 0)
+
+
+async def test_a_bug_and_a_stale_berth_are_told_apart():
+    """The solver's plan never held; of the index's, which stands in for it, one berth has gone meanwhile."""
+    world, noted = two_nodes(), Counts()
+
+    def meanwhile():
+        world.coming = [seat("n1", [0], cpu=6)]
+
+    plan = await Decider(Liar(meanwhile), PlannerSettings(), noted.metrics)(world, PODS)
+    assert set(nodes_of(plan).values()) == {"n0"}
+    calm = Counts()
+    await Decider(Liar(), PlannerSettings(), calm.metrics)(two_nodes(), PODS)
+    assert noted.violations == calm.violations > 0
+    assert noted.stale("placed-again") + noted.stale("waits") > 0
+
+
+LONER = Guest(
+    namespace="default",
+    labels=(("app", "loner"),),
+    anti=(
+        PodTerm(
+            key="rack",
+            namespaces=("default",),
+            selector=Selector(requirements=(Requirement(key="app", operator="In", values=("web",)),)),
+        ),
+    ),
+)
+
+
+async def test_somebody_who_keeps_others_away_and_came_meanwhile_is_no_bug():
+    """The pod's own node is as it was: who came is on another of the same rack."""
+    nodes = [seat(name, [1000], labels={"rack": rack}) for name, rack in (("n1", "r1"), ("n2", "r2"), ("n3", "r3"))]
+    world, noted = World(*nodes, seat("bare1", labels={"rack": "r1"}), seat("bare2", labels={"rack": "r2"})), Counts()
+    web = Guest(namespace="default", labels=(("app", "web"),))
+    pods = [replace(one, guest=web) for one in PAIR]
+    taken = (await first_choice(world, pods)).replace("n", "bare")
+    bare = world.states_now[taken]
+
+    def meanwhile():
+        world.coming = [replace(bare, guests=(LONER,))]
+
+    plan = await Decider(Solver(meanwhile), PlannerSettings(), noted.metrics)(world, pods)
+    assert set(nodes_of(plan)) == {"a", "b"}
+    assert (noted.violations, noted.stale("placed-again"), noted.stale("waits")) == (0, 1, 0)
+    assert world.register.on[taken] == {LONER: 1}  # what is known now is known still
+
+
+async def test_where_nothing_happened_an_answer_is_judged_once(monkeypatch):
+    judged = []
+
+    def counted(states, pods, plan, **more):
+        judged.append(plan)
+        return check(states, pods, plan, **more)
+
+    monkeypatch.setattr(planner, "check", counted)
+    await Decider(Solver(), PlannerSettings(), metrics())(two_nodes(), PODS)
+    assert len(judged) == 1
