@@ -32,7 +32,7 @@ def command(pod: str, namespace: str, most: int, kubeconfig: str | None, context
     if as_json:
         click.echo(json.dumps(asdict(found) | {"standing": found.standing.value}, indent=2))
     else:
-        _print(found)
+        show(found)
 
 
 async def _explain(name: str, namespace: str, most: int, kubeconfig: str | None, context: str | None) -> Explanation:
@@ -46,7 +46,8 @@ async def _explain(name: str, namespace: str, most: int, kubeconfig: str | None,
         return explain(pod, view.index, view.states, most, said)
 
 
-def _print(found: Explanation) -> None:
+def show(found: Explanation) -> None:
+    """Print the explanation for people."""
     console = output()
     console.print(f"[bold]{found.pod}[/] is {found.standing.value}; it needs {escape(found.needs)}")
     if found.berth is not None:
@@ -72,7 +73,11 @@ def _print(found: Explanation) -> None:
             table.add_row(
                 option.node, ",".join(option.devices) or "-", f"{option.cost:.3f}", "<- here" if option.is_taken else ""
             )
-        console.print(f"feasible on {found.feasible_nodes} nodes; the cheapest berths:")
+        console.print(f"feasible on {_nodes(found.feasible_nodes)}; the cheapest berths:")
         console.print(table)
     for reason, nodes in found.excluded:
-        console.print(f"{nodes} nodes excluded: {escape(reason)}")
+        console.print(f"{_nodes(nodes)} excluded: {escape(reason)}")
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' if count != 1 else ''}"

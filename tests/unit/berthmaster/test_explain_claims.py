@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from berthmaster.commands.explain.pod import show
 from berthmaster.explain import explain
 from berthmaster.explain_claims import own
 from binpack.index import Index
@@ -81,3 +82,11 @@ def test_as_many_places_are_listed_as_were_asked():
 
 def test_without_a_desk_claims_do_not_count():
     assert explain(a_claimant("p", "c"), Index([cores("n0")]), {"n0": cores("n0")}, 3).feasible_nodes == 1
+
+
+def test_one_node_is_told_as_one(capsys):
+    states = (cores("n0"), cores("n1", 0))
+    show(told(a_desk(*slices(n0=1), claims=[a_claim("c")]), a_claimant("p", "c"), *states))
+    text = capsys.readouterr().out
+    assert "feasible on 1 node; the cheapest berths:" in text
+    assert "1 node excluded: lacks CPU" in text
