@@ -35,7 +35,7 @@ ONE = {labels.GPU: "1", "cpu": "1"}
 URGENT = "urgent"
 FINALIZER = "tests.berthmaster.dev/lingers"
 # pool: (nodes, GPUs of each)
-POOLS = {"quad": (4, 1), "group": (4, 1), "pair": (2, 1), "held": (1, 1), "threes": (2, 3)}
+POOLS = {"quad": (4, 1), "group": (4, 1), "pair": (2, 1), "held": (1, 1), "threes": (2, 3), "torn": (3, 1)}
 _NUMBERS = count(1)
 
 
@@ -177,6 +177,29 @@ async def test_an_urgent_pod_takes_the_place_that_no_budget_protects(quays: Any)
     assert await quay.pod("free") == {}
     reasons = {event["reason"] for event in await quay.events("free")}
     assert "Preempted" in reasons
+    await sound(quay)
+
+
+async def test_a_gang_loses_its_surplus_and_then_goes_as_a_whole(quays: Any) -> None:
+    quay = await quays("torn")
+    for i in range(3):
+        await add_member(quay, f"p{i}", "train", 2)
+    await quay.all_bound(3)
+    await add_marked(quay, "first", priorityClassName=URGENT)
+    await quay.bound("first", within_s=40.0)
+    left = [pod["metadata"]["name"] for pod in await quay.pods() if pod["metadata"]["name"].startswith("p")]
+    assert len(left) == 2
+    await guard(quay, left[0])
+    await add_marked(quay, "second", priorityClassName=URGENT)
+    await quay.says("second", "Insufficient")
+    await CLOCK.sleep(3.0)  # several looks
+    assert bound(await quay.pods(), "p") == 2
+    await quay.client.delete(f"/apis/policy/v1/namespaces/{quay.namespace}/poddisruptionbudgets/{left[0]}")
+    await quay.bound("second", within_s=60.0)
+    await eventually(quay.pods, lambda pods: not bound(pods, "p"), within_s=30.0, what="the gang is gone")
+    told = [event["note"] for name in left for event in await quay.events(name) if event["reason"] == "Preempted"]
+    assert len(told) == 2
+    assert sum(note.startswith("goes with others of its gang") for note in told) == 1
     await sound(quay)
 
 
