@@ -91,7 +91,7 @@ class Mover:
 
     async def turn(self) -> None:
         """Look at all open moves once."""
-        opened = list(self._moves.open(self._clock.monotonic_s()))
+        opened = self._moves.open(self._clock.monotonic_s())
         self._metrics.moves_open.set(len(opened))
         for move in opened:
             try:
@@ -135,7 +135,11 @@ class Mover:
         if self._moves.is_cleared(move):
             await self._do(move, move.way, Step(do=Do.FINISH, stage=Stage.OVERRULED))
             return
-        surge = await self._surge(move, move.way)
+        surge = Surge.ABSENT if move.is_out_of_turn else await self._surge(move, move.way)
+        if (
+            surge is Surge.PRESENT
+        ):  # whoever ordered it: an earlier process, or a move that it is not needed for any more
+            self._moves.expect(move.uid)
         is_stale = await self._is_stale(move, move.way)
         facts = self._moves.facts(move, move.way, surge, now_s, is_wanted=self._may_move, is_stale=is_stale)
         step = next_step(facts)

@@ -6,7 +6,7 @@ remembered: pods that went first and whose successor is still to come, and since
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from binpack.books import is_agent
@@ -16,7 +16,8 @@ from binpack.fit import refusal
 from binpack.ledger import Ledger
 from binpack.moving import afresh
 from binpack.moving_seats import seat_key
-from binpack.relocation.record import Way, parse_way
+from binpack.relocation.one_surge import Surging, out_of_turn, shares_surge
+from binpack.relocation.record import Way, WayKind, parse_way
 from binpack.relocation.steps import CREATED_WITHIN_S, Do, Facts, Stage, Step, Surge
 from binpack.tenants import Tenants
 from fleet.errors import DecodeError
@@ -32,12 +33,14 @@ class Open:
     Attributes:
         uid: Of the pod that moves, or moved.
         way: None = its record cannot be read.
+        is_out_of_turn: Another move of its workload has the surge.
     """
 
     uid: str
     old: Pod | None
     successor: Pod | None
     way: Way | None
+    is_out_of_turn: bool = False
 
     @property
     def witness(self) -> Pod:
@@ -68,14 +71,37 @@ class Moves:
         self._went: dict[str, tuple[Pod, float]] = {}
         self._since: dict[str, tuple[tuple[str, str], float]] = {}
         self._ended: dict[str, float] = {}
-        self._begun: dict[str, float] = {}
+        self._begun: dict[str, tuple[Pod, float]] = {}
         self._why: dict[str, Stage] = {}
 
     # -- what is open --------------------------------------------------------------------------------------------
 
-    def open(self, now_s: float) -> Iterator[Open]:
+    def open(self, now_s: float) -> Sequence[Open]:
         """Return the open moves, by uid; those that ended a moment ago are left out until the watch shows it."""
         self._forget(now_s)
+        waiting = self._out_of_turn()
+        return [replace(move, is_out_of_turn=move.uid in waiting) for move in self._shown()]
+
+    def _out_of_turn(self) -> frozenset[str]:
+        return out_of_turn(one for move in self._shown() if (one := _surging(move)) is not None)
+
+    def is_surging(self, pod: Pod, way: Way | None = None) -> bool:
+        """Return True while another replica of the pod's workload moves by a replica more, or is about to.
+
+        Args:
+            pod: One that might move.
+            way: By which it would; None = not known yet, so that its controller alone tells.
+        """
+        asked = _asked(pod, way or Way(kind=WayKind.SCALE))
+        others = [one for move in self._shown() if (one := _surging(move)) is not None]
+        others += [
+            _asked(begun, by)
+            for uid, (begun, _) in self._begun.items()
+            if uid not in self._ended and (by := _way(begun, None)) is not None
+        ]
+        return any(one.uid != pod.uid and shares_surge(asked, one) for one in others)
+
+    def _shown(self) -> Iterator[Open]:
         marked = {uid: pod for uid, (pod, _) in self._went.items()} | self._tenants.moving
         successors = {pod.moved_from: pod for pod in self._tenants.moved.values()}
         for uid in sorted({*marked, *successors}):
@@ -104,6 +130,7 @@ class Moves:
             ),
             surge=surge,
             is_wanted=is_wanted and move.uid not in self._why,
+            is_out_of_turn=move.is_out_of_turn,
             is_of_old_template=is_stale,
             for_s=0.0 if known is None else now_s - known[1],
         )
@@ -127,7 +154,7 @@ class Moves:
 
     def begin(self, pod: Pod, now_s: float) -> None:
         """Keep the seat of a pod whose marks are about to be written."""
-        self._begun[pod.uid] = now_s
+        self._begun[pod.uid] = (pod, now_s)
         self._ended.pop(pod.uid, None)
         self._ledger.assume_move(pod)
         self._devices.keep(pod)
@@ -166,7 +193,7 @@ class Moves:
             )
             if is_shown or now_s - at_s > _ENDED_FOR_S:
                 del self._ended[uid]
-        for uid, at_s in list(self._begun.items()):
+        for uid, (_, at_s) in list(self._begun.items()):
             if uid not in self._tenants.moving and now_s - at_s > _ENDED_FOR_S:
                 self.not_begun(uid)
         successors = {pod.moved_from for pod in self._tenants.moved.values()}
@@ -191,13 +218,14 @@ class Moves:
 
     def seat_for(self, pod: Pod) -> tuple[Pod, Berth] | None:
         """Return a gated pod as the successor that it is to be, and its seat; None = no seat waits for one like it."""
-        if pod.owner is None:
+        if pod.owner is None or not (self._tenants.moving or self._went):
             return None
         for old in (*self._tenants.moving.values(), *(gone for gone, _ in self._went.values())):
             if (
                 (old.owner, old.namespace) != (pod.owner, pod.namespace)
                 or old.moving_to is None
                 or not self._expects(old.uid)
+                or old.uid in self._out_of_turn()
             ):
                 continue
             if _wish(afresh(old)) != _wish(pod) or _way(old, None) is None:
@@ -219,6 +247,21 @@ class Moves:
 def is_over(step: Step) -> bool:
     """Return True if a step is the last of its move."""
     return step.do in (Do.CLEAR, Do.FINISH)
+
+
+def _surging(move: Open) -> Surging | None:
+    if move.way is None:
+        return None
+    return replace(
+        _asked(move.witness, move.way),
+        uid=move.uid,
+        has_successor=move.successor is not None,
+        is_leaving=move.old is None or move.old.is_terminating or not move.old.is_live,
+    )
+
+
+def _asked(pod: Pod, way: Way) -> Surging:
+    return Surging(uid=pod.uid, namespace=pod.namespace, owner="" if pod.owner is None else pod.owner.uid, way=way)
 
 
 def _way(old: Pod | None, successor: Pod | None) -> Way | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from binpack.config import MovesSettings
 from binpack.controller.aside import Aside, aside
@@ -12,6 +12,8 @@ from binpack.controller.budget_feed import Budgets
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.move_search import MoveSearch
 from binpack.controller.mover import Mover, Order
+from binpack.controller.past_moves import PastMoves
+from binpack.controller.permits import Permits
 from binpack.controller.prospect import Terms
 from binpack.controller.rolls import gangs_without_room
 from binpack.controller.workloads import Workloads
@@ -19,32 +21,45 @@ from binpack.controller.world import World
 from binpack.fit import refusal
 from binpack.moving import afresh
 from binpack.relocation.candidates import openings_to_free, service_of
-from binpack.relocation.ways import NoWay, Refused, way_for
-from binpack.repack.values import Goal, MakeRoom, Move, MovePlan, PastMove, Verdict
+from binpack.relocation.record import Way
+from binpack.relocation.ways import Refused
+from binpack.repack.values import Goal, MakeRoom, Move, MovePlan, Verdict
 from binpack.solver.here import solver
 from binpack.solver.instance import Budget
 from fleet.clock import Clock
-from fleet.errors import ApiError
 from fleet.kube.events import EventRecorder
 from fleet.loop import Rhythm, every
-from fleet.pod import Pod
+from fleet.pod import Berth, Pod
 
 log = logging.getLogger(__name__)
 
 _PERIOD_S = 2.0
-_FORBIDDEN = 403
 _ASK_AGAIN_S = 60.0  # for the same pods, unless a move has ended since
-_BARRED_S = 600.0
 _TRIES = 4
 _MOST_WAITING = 16
 _ORDER_WAITS_S = 1800.0
-_HOUR_S = 3600.0
 # Of one neighbourhood; three are looked at, and loading OR-Tools takes half a second.
 _SOLVE = Budget(deterministic_s=1.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    """A move of a plan that is to begin as soon as it can.
+
+    Attributes:
+        pod: As it was when the plan was made.
+        why: For people: what it is for, with the numbers.
+        since_s: When it was ordered.
+    """
+
+    pod: Pod
+    target: Berth
+    why: str
+    since_s: float
+
+
 class Proposer:
-    """Runs while this planner leads. It remembers moves of the last hour, and services that could not be moved."""
+    """Runs while this planner leads. It remembers moves of the last hour, and whom they are made for."""
 
     def __init__(
         self,
@@ -76,7 +91,6 @@ class Proposer:
         """
         self._world = world
         self._budgets = budgets
-        self._workloads = workloads
         self._mover = mover
         self._recorder = recorder
         self._clock = clock
@@ -86,9 +100,10 @@ class Proposer:
         self._search = MoveSearch(world, self._terms, clock, metrics, solve, aside)
         self._scheduled_s = clock.monotonic_s() + settings.every_s
         self._asked_s: dict[str, float] = {}
-        self._barred_s: dict[str, float] = {}
-        self._past: dict[str, PastMove] = {}
-        self._orders: list[tuple[Order, float]] = []
+        self._permits = Permits(world.moves, workloads, budgets, recorder, clock, metrics)
+        self._past = PastMoves(_PERIOD_S)
+        self._orders: list[Ordered] = []
+        self._made_for: dict[str, frozenset[str]] = {}
 
     async def run(self) -> None:
         """Propose until cancelled."""
@@ -101,7 +116,14 @@ class Proposer:
     async def turn(self) -> None:
         """Begin the moves whose room is there; look for others where there is a reason to."""
         now_s = self._clock.monotonic_s()
-        self._note_ends(now_s)
+        if self._past.look(self._world.moves.open(now_s), now_s):
+            self._asked_s.clear()  # what could not be moved beside one that has ended may be now
+        try:
+            await self._go_on(now_s)
+        finally:
+            self._world.waiting.expect(self._awaited())
+
+    async def _go_on(self, now_s: float) -> None:
         if self._orders:
             await self._begin(now_s)
             return
@@ -110,6 +132,12 @@ class Proposer:
         goal, why = self._goal(now_s)
         if goal is not None:
             await self._pursue(goal, why)
+
+    def _awaited(self) -> frozenset[str]:
+        """Return the waiting pods that moves are being made for, or will be: nobody else need make room for them."""
+        going = self._past.under_way() | {order.pod.uid for order in self._orders}
+        self._made_for = {uid: pods for uid, pods in self._made_for.items() if uid in going}
+        return frozenset().union(*self._made_for.values())
 
     # -- what for ------------------------------------------------------------------------------------------------
 
@@ -166,19 +194,22 @@ class Proposer:
             if self._settings.mode != "act":
                 await self._tell(plan, pods, why)
                 return
-            orders, refused = await self._orders_for(plan, pods, why)
-            if not refused:
-                self._orders = [(order, self._clock.monotonic_s()) for order in orders]
+            if not await self._is_refused(list(pods.values())):
+                now_s = self._clock.monotonic_s()
+                self._orders = [
+                    Ordered(pod=pods[move.pod_uid], target=move.target, why=_why(move, plan, why), since_s=now_s)
+                    for move in plan.moves
+                ]
+                fits = frozenset(placement.pod_uid for placement in plan.placements)
+                self._made_for |= dict.fromkeys(pods, fits)
                 return
 
     def _terms(self) -> Terms:
-        now_s = self._clock.monotonic_s()
-        self._barred_s = {name: until_s for name, until_s in self._barred_s.items() if until_s > now_s}
         return Terms(
             settings=self._settings,
             budgets_of=self._budgets.of,
-            barred=frozenset(self._barred_s),
-            past=tuple(self._past.values()),
+            barred=self._permits.barred(),
+            past=self._past.all(),
         )
 
     async def _tell(self, plan: MovePlan, pods: dict[str, Pod], why: str) -> None:
@@ -190,53 +221,43 @@ class Proposer:
                 pods[move.pod_uid], reason="MoveProposed", note=note, is_warning=False, action="Moving"
             )
 
-    async def _orders_for(self, plan: MovePlan, pods: dict[str, Pod], why: str) -> tuple[list[Order], bool]:
-        """Return what to begin, and whether a workload allows no way: then the whole plan is void."""
-        orders: list[Order] = []
-        is_refused = False
-        for move in plan.moves:
-            pod = pods[move.pod_uid]
-            try:
-                way = way_for(pod, await self._workloads.of(pod), self._budgets.of(pod))
-            except ApiError as error:
-                helps = " (kubectl apply -k manifests/moves gives the rights)" if error.status == _FORBIDDEN else ""
-                way = Refused(why=NoWay.NO_WORKLOAD, detail=f"who makes {pod.key} could not be read{helps}: {error}")
-            if isinstance(way, Refused):
-                self._barred_s[service_of(pod)] = self._clock.monotonic_s() + _BARRED_S
-                self._metrics.moves.labels(way.why.value).inc()
-                await self._recorder.record(
-                    pod, reason="NotMoved", note=f"{way.why.value}: {way.detail}", is_warning=False, action="Moving"
-                )
-                is_refused = True
-                continue
-            orders.append(Order(pod=pod, target=move.target, way=way, why=_why(move, plan, why)))
-        return orders, is_refused
+    async def _is_refused(self, pods: Sequence[Pod]) -> bool:
+        """Return True if the workload of one of them allows no way: then the whole plan is void. All are asked."""
+        found = [await self._permits.way(pod) for pod in pods]
+        return any(isinstance(way, Refused) and not way.passes for way in found)
 
     # -- when ----------------------------------------------------------------------------------------------------
 
     async def _begin(self, now_s: float) -> None:
-        """Begin the moves whose target has room now: later ones take what earlier ones leave."""
-        later: list[tuple[Order, float]] = []
-        for order, since_s in self._orders:
-            pod = self._world.tenants.get(order.pod.uid)
-            is_there = pod is not None and pod.node_name == order.pod.node_name and not pod.is_terminating
-            if pod is None or not is_there or now_s - since_s > _ORDER_WAITS_S:
+        """Begin the moves whose turn it is and whose target has room now: later ones take what earlier ones leave."""
+        later: list[Ordered] = []
+        for order in self._orders:
+            if self._as_it_is(order) is None or now_s - order.since_s > _ORDER_WAITS_S:
                 self._orders = []  # what it was planned with is gone, and so is what the others would lead to
                 return
-            if not self._has_room(pod, order) or not self._may_begin(pod):
-                later.append((order, since_s))
-            elif await self._mover.begin(replace(order, pod=pod)):
-                self._past[pod.uid] = PastMove(
-                    started_at_s=now_s,
-                    service=service_of(pod),
-                    source=pod.node_name,
-                    target=order.target.node,
-                    is_over=False,
-                )
+            way = await self._permits.way(order.pod) if self._is_due(order) else None
+            pod = self._as_it_is(order)
+            if isinstance(way, Refused) and not way.passes:
+                self._orders = []
+                return
+            if pod is None or not isinstance(way, Way) or not self._is_due(order):
+                later.append(order)
+            elif await self._mover.begin(Order(pod=pod, target=order.target, way=way, why=order.why)):
+                self._past.began(pod, order.target.node, now_s)
                 self._metrics.moves_proposed.labels("Begun").inc()
         self._orders = later
 
-    def _has_room(self, pod: Pod, order: Order) -> bool:
+    def _as_it_is(self, order: Ordered) -> Pod | None:
+        """Return the pod of an order as it is now; None = it is gone, or elsewhere."""
+        pod = self._world.tenants.get(order.pod.uid)
+        is_there = pod is not None and pod.node_name == order.pod.node_name and not pod.is_terminating
+        return pod if is_there else None
+
+    def _is_due(self, order: Ordered) -> bool:
+        pod = self._as_it_is(order)
+        return pod is not None and self._has_room(pod, order) and self._may_begin(pod)
+
+    def _has_room(self, pod: Pod, order: Ordered) -> bool:
         self._world.refresh()
         state = self._world.node(order.target.node)
         wish, target = afresh(pod), order.target
@@ -244,20 +265,8 @@ class Proposer:
 
     def _may_begin(self, pod: Pod) -> bool:
         """Return False while as many replicas of the service are moved as may be at a time."""
-        service = service_of(pod)
-        under_way = sum(one.service == service and not one.is_over for one in self._past.values())
-        budgets = self._budgets.of(pod)
-        most = max([self._settings.per_service, *(one.allowed for one in budgets)])
-        return under_way < most
-
-    def _note_ends(self, now_s: float) -> None:
-        opened = {move.uid for move in self._world.moves.open(now_s)}
-        for uid, one in list(self._past.items()):
-            if not one.is_over and uid not in opened and now_s - one.started_at_s > _PERIOD_S:
-                self._past[uid] = replace(one, is_over=True)
-                self._asked_s.clear()  # what could not be moved beside it may be now
-            elif one.is_over and now_s - one.started_at_s > _HOUR_S:
-                del self._past[uid]
+        most = max([self._settings.per_service, *(one.allowed for one in self._budgets.of(pod))])
+        return self._past.count(service_of(pod)) < most and not self._world.moves.is_surging(pod)
 
 
 def _why(move: Move, plan: MovePlan, why: str) -> str:

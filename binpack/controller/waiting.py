@@ -43,6 +43,7 @@ class WaitingRoom:
         self._hand_over_after_s = hand_over_after_s
         self._repeat_s = repeat_s
         self._cause_repeat_s = cause_repeat_s
+        self._expected: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -90,13 +91,21 @@ class WaitingRoom:
         """Forget a pod that was placed, handed over or deleted."""
         self._pods.pop(uid, None)
 
+    def expect(self, uids: frozenset[str]) -> None:
+        """Note for whom room is being made: until that is over they are not handed over, however long they wait."""
+        self._expected = uids
+
     def due_for_hand_over(self, now_s: float) -> tuple[str, ...]:
         """Return uids of pods that have waited for capacity long enough, longest wait first."""
         due = [
             (pod.since_s, uid)
             for uid, pod in self._pods.items()
             if pod.reason is Reason.LEFT_TO_SCHEDULER
-            or (pod.reason in HANDED_OVER and now_s - pod.since_s >= self._hand_over_after_s)
+            or (
+                pod.reason in HANDED_OVER
+                and now_s - pod.since_s >= self._hand_over_after_s
+                and uid not in self._expected
+            )
         ]
         return tuple(uid for _, uid in sorted(due))
 

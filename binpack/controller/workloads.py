@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -107,7 +107,8 @@ class Workloads:
             kind="Deployment",
             name=above.name,
             replicas=_count(found),
-            is_current=status.observed_generation >= meta.generation and _revision(own) == _revision(found),
+            is_current=_revision(own) == _revision(found),
+            is_observed=status.observed_generation >= meta.generation,
             updated=status.updated_replicas or 0,
             ready=status.ready_replicas or 0,
             is_paused=bool(found.spec.paused),
@@ -170,6 +171,9 @@ class Workloads:
     async def surge(self, old: Pod, way: Way) -> None:
         """Order one replica more for a pod that moves; done already is done.
 
+        A workload has one surge at a time: an autoscaler that was asked for another pod is asked for this one instead,
+        so that none stays listed whose move is over or waits.
+
         Raises:
             Invalid, Conflict: The count is not the one that the move began with.
             ApiError: It could not be written.
@@ -177,7 +181,7 @@ class Workloads:
         if way.kind is WayKind.SCALE:
             await self._set(old.namespace, way.name, way.base, way.base + 1)
         elif way.kind is WayKind.AUTOSCALER:
-            await self._relist(old.namespace, way.name, old.uid, is_listed=True)
+            await self._relist(old.namespace, way.name, lambda _: {old.uid})
 
     async def settle(self, namespace: str, uid: str, way: Way) -> None:
         """Take that replica back.
@@ -194,7 +198,7 @@ class Workloads:
         if way.kind is WayKind.SCALE:
             await self._set(namespace, way.name, way.base + 1, way.base)
         elif way.kind is WayKind.AUTOSCALER:
-            await self._relist(namespace, way.name, uid, is_listed=False)
+            await self._relist(namespace, way.name, lambda uids: uids - {uid})
 
     async def _set(self, namespace: str, name: str, before: int, after: int) -> None:
         body = [
@@ -203,8 +207,8 @@ class Workloads:
         ]
         await self._client.json_patch(_scale_path(namespace, name), _encode(body), timeout_s=_CALL_S)
 
-    async def _relist(self, namespace: str, name: str, uid: str, *, is_listed: bool) -> None:
-        """Add or remove one uid, if nobody changed the list meanwhile; tried again a few times where somebody did."""
+    async def _relist(self, namespace: str, name: str, changed: Callable[[set[str]], set[str]]) -> None:
+        """Change the list if nobody else did meanwhile; tried again a few times where somebody did."""
         path = paths.autoscalers(namespace, name)
         for tries in range(_DRIFTS):
             try:
@@ -213,13 +217,13 @@ class Workloads:
                 return
             before = (found.metadata.annotations or {}).get(labels.SURGE)
             uids = set(labels.surge_tokens(before or ""))
-            wanted = sorted(uids | {uid} if is_listed else uids - {uid})
-            if set(wanted) == uids:
+            wanted = changed(uids)
+            if wanted == uids:
                 return
             body = {
                 "metadata": {
                     "resourceVersion": found.metadata.resource_version,
-                    "annotations": {labels.SURGE: ",".join(wanted) or None},
+                    "annotations": {labels.SURGE: ",".join(sorted(wanted)) or None},
                 }
             }
             try:

@@ -8,7 +8,7 @@ without harm, and leads to the next or back. A move whose process dies is taken 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from binpack.relocation.record import Way, WayKind
@@ -48,6 +48,7 @@ class Stage(StrEnum):
     """How a move stands, or how it ended; what people and metrics see."""
 
     SURGING = "Surging"
+    AWAITS_TURN = "AwaitsTurn"  # another replica of its workload moves; a workload has one surge at a time
     AWAITS_SUCCESSOR = "AwaitsSuccessor"
     AWAITS_READY = "AwaitsReady"
     AWAITS_OTHERS = "AwaitsOthers"  # while another replica is not Ready the controller would drop that one
@@ -75,6 +76,8 @@ class Facts:
         successor: The live pod that says it takes its place; None = there is none.
         others: Live pods of the same controller beside these two, none of them on its way out.
         is_wanted: Moves may be made, and nothing speaks against this one.
+        is_out_of_turn: The surge that its workload may have is for another move: whatever the count is, none of it is
+            for this one.
         is_of_old_template: Its controller makes pods of another template now.
         for_s: How long the move has stood as it does, by the clock of whoever looks.
     """
@@ -85,6 +88,7 @@ class Facts:
     others: tuple[Pod, ...]
     surge: Surge
     is_wanted: bool = True
+    is_out_of_turn: bool = False
     is_of_old_template: bool = False
     for_s: float = 0.0
 
@@ -128,6 +132,8 @@ def surge_of(way: Way, *, count: int | None, is_listed: bool | None) -> Surge:
 
 def next_step(facts: Facts) -> Step:
     """Return the next step of a move."""
+    if facts.is_out_of_turn and facts.surge is not Surge.ABSENT:
+        return next_step(replace(facts, surge=Surge.ABSENT))
     if facts.surge is Surge.UNKNOWN:
         return Step(do=Do.WAIT, stage=Stage.AWAITS_API)
     if facts.way.kind is WayKind.EVICTION:
@@ -137,6 +143,8 @@ def next_step(facts: Facts) -> Step:
     why = _why_undone(facts)
     if why is not None:
         return Step(do=Do.SETTLE if facts.surge is Surge.PRESENT else Do.CLEAR, stage=why)
+    if facts.is_out_of_turn:
+        return Step(do=Do.WAIT, stage=Stage.AWAITS_TURN)
     return _with_surge(facts) if facts.surge is Surge.PRESENT else _without_surge(facts)
 
 

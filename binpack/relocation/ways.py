@@ -27,6 +27,8 @@ class NoWay(StrEnum):
     NOT_ALL_READY = "NotAllReady"
     NO_WORKLOAD = "NoWorkload"  # its controller is gone, or is not the one it was
     SHARED = "SharedAutoscaler"  # two autoscalers of ours name its workload
+    SETTLING = "Settling"  # its count was changed a moment ago, by us or by others, and its controller follows
+    MOVES_ALREADY = "MovesAlready"  # another replica of its workload does, and it has one surge at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,8 @@ class Workload:
     Attributes:
         kind: `Deployment`, or that of the pod's own controller.
         replicas: spec.replicas.
-        is_current: Its status is of this spec, and the pod's ReplicaSet is the one it makes pods with now.
+        is_current: The pod's ReplicaSet is the one it makes pods with, as its status says.
+        is_observed: Its status is of this spec: a count that was changed has been taken note of.
         updated: Pods of the current template.
         ready: Ready pods.
         writers: Of its count.
@@ -76,6 +79,7 @@ class Workload:
     name: str
     replicas: int = 1
     is_current: bool = True
+    is_observed: bool = True
     updated: int = 0
     ready: int = 0
     is_paused: bool = False
@@ -90,6 +94,11 @@ class Refused:
     why: NoWay
     detail: str
 
+    @property
+    def passes(self) -> bool:
+        """Return True if the pod may be moved as soon as what goes on is over: nothing is wrong with it."""
+        return self.why in (NoWay.SETTLING, NoWay.MOVES_ALREADY)
+
 
 def way_for(pod: Pod, workload: Workload | None, budgets: Sequence[DisruptionBudget]) -> Way | Refused:
     """Return by which way a pod may be moved now, or why by none."""
@@ -97,7 +106,10 @@ def way_for(pod: Pod, workload: Workload | None, budgets: Sequence[DisruptionBud
         return Refused(why=NoWay.NO_WORKLOAD, detail=f"{pod.key}: its controller is not there")
     if workload.kind != "Deployment":
         return _eviction(pod, budgets, f"a {workload.kind} holds the count")
-    if workload.is_paused or not workload.is_current or workload.updated != workload.replicas:
+    if not workload.is_paused and (not workload.is_observed or _shrinks(workload)):
+        detail = f"the count of Deployment {workload.name} was changed a moment ago"
+        return Refused(why=NoWay.SETTLING, detail=detail)
+    if workload.is_paused or not workload.is_current or workload.updated < workload.replicas:
         return Refused(why=NoWay.ROLLING_OUT, detail=f"Deployment {workload.name} is rolling out, or paused")
     if workload.ready < workload.replicas:
         detail = f"{workload.ready} of {workload.replicas} replicas of Deployment {workload.name} are Ready"
@@ -112,6 +124,11 @@ def way_for(pod: Pod, workload: Workload | None, budgets: Sequence[DisruptionBud
     if acting:
         return Way(kind=WayKind.AUTOSCALER, name=acting[0].name)
     return Way(kind=WayKind.SCALE, name=workload.name, base=workload.replicas)
+
+
+def _shrinks(workload: Workload) -> bool:
+    """Return True if pods of the present template are still to go: a surge was taken back, or a count lowered."""
+    return workload.is_current and workload.updated > workload.replicas
 
 
 def _foreign(writers: Sequence[Writer]) -> str:

@@ -137,7 +137,7 @@ async def test_a_replica_set_of_an_older_template_is_told_and_so_is_a_status_of_
     put_workload(api, observedGeneration=2)
     found = await Workloads(client).of(a_pod("p", node="n1"))
     assert found is not None
-    assert not found.is_current
+    assert not found.is_observed
 
 
 @pytest.mark.parametrize(
@@ -172,12 +172,12 @@ async def test_a_count_is_raised_and_lowered_only_from_where_it_was(api: FakeApi
     assert count(api) == 7
 
 
-async def test_an_autoscaler_is_asked_for_each_pod_once_and_others_stay_listed(api: FakeApi, client: Client):
+async def test_an_autoscaler_is_asked_for_one_pod_at_a_time_and_other_annotations_stay(api: FakeApi, client: Client):
     api.put(AUTOSCALERS, {"metadata": {"name": "llm", "namespace": "default", "annotations": {"x": "y"}}})
     workloads = Workloads(client)
-    for pod in (a_pod("old"), a_pod("other"), a_pod("old")):
+    for pod in (a_pod("old"), a_pod("old"), a_pod("other")):
         await workloads.surge(pod, OURS)
-    assert await workloads.listed("default", "llm") == ("uid-old", "uid-other")
+    assert await workloads.listed("default", "llm") == ("uid-other",)
     await workloads.settle("default", "uid-old", OURS)
     assert await workloads.listed("default", "llm") == ("uid-other",)
     await workloads.settle("default", "uid-other", OURS)

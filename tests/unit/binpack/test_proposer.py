@@ -54,12 +54,14 @@ class Workloads:
     def __init__(self):
         self.foreign = set()
         self.error = None
+        self.answer = {}
 
     async def of(self, pod):
         if self.error is not None:
             raise self.error
         scalers = (HPA,) if pod.owner.name in self.foreign else ()
-        return Workload(kind="Deployment", name=pod.owner.name, replicas=2, updated=2, ready=2, scalers=scalers)
+        counts = {"replicas": 2, "updated": 2, "ready": 2} | self.answer
+        return Workload(kind="Deployment", name=pod.owner.name, scalers=scalers, **counts)
 
 
 class Recorder:
@@ -246,8 +248,10 @@ async def test_replicas_of_one_service_move_one_at_a_time_unless_a_budget_allows
     budget = DisruptionBudget(
         namespace="default", name="b", selector=Selector(), allowed=2, expected=4, desired_healthy=2
     )
-    for budgets, most in (([], 1), ([budget], 2)):
+    # By a replica more one at a time in any case: the next is ordered when the surge of the one before is taken back.
+    for budgets, foreign, most in (([], set(), 1), ([budget], {"rs"}, 2), ([budget], set(), 1)):
         yard = Yard(nodes=4, per_service=1)
+        yard.workloads.foreign = foreign
         for one in budgets:
             yard.budgets.set(one)
         for number in range(4):
@@ -258,12 +262,79 @@ async def test_replicas_of_one_service_move_one_at_a_time_unless_a_budget_allows
         assert len(yard.begun()) == most
 
 
+async def test_the_next_replica_of_a_deployment_moves_when_the_one_before_is_over_and_from_the_count_as_it_is_then():
+    yard = Yard(nodes=4)
+    pods = {name: yard.serve(name, f"n{number}") for number, name in enumerate("abcd")}
+    yard.wait(a_pair("x"), a_pair("y"))
+    await yard.turn()
+    await yard.turn(2.0)
+    assert len(yard.begun()) == 1
+    yard.workloads.answer = {"replicas": 3, "updated": 3, "ready": 2}  # its surge is loading
+    for _ in range(400):
+        await yard.turn(2.0)
+    assert len(yard.begun()) == 1
+    assert not yard.recorder.said, "a surge of our own is no roll-out"
+    yard.forget(pods[yard.begun()[0]])
+    yard.workloads.answer = {"replicas": 2, "updated": 3, "ready": 3}  # taken back, and its controller has yet to see
+    await yard.turn(2.0)
+    assert len(yard.begun()) == 1
+    assert not yard.recorder.said
+    yard.workloads.answer = {"replicas": 2, "updated": 2, "ready": 2}
+    await yard.turn(2.0)
+    assert [order.way.base for order in yard.mover.orders] == [2, 2]
+
+
+async def test_a_workload_that_rolls_out_by_the_time_its_move_could_begin_voids_the_plan_and_says_so():
+    yard = Yard()
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    await yard.turn()
+    yard.workloads.answer = {"is_current": False}
+    await yard.turn(2.0)
+    assert not yard.mover.orders
+    assert not yard.proposer._orders
+    assert "RollingOut" in yard.recorder.said[0][2]
+
+
+async def test_what_an_earlier_process_began_counts_and_nobody_of_its_workload_moves_beside_it():
+    yard = Yard(nodes=3)
+    old = yard.serve("a", "n0")
+    yard.see(replace(old, moving_to=Berth(node="n2", devices=("0",)), moving_by="scale:Deployment/rs@2"))
+    yard.serve("b", "n1")
+    yard.wait(a_pair("x"), a_pair("y"))
+    for _ in range(5):
+        await yard.turn()
+    assert not yard.mover.orders
+    assert not [note for _, reason, note in yard.recorder.said if reason == "NotMoved"]
+    (past,) = yard.proposer._terms().past
+    assert (past.service, past.source, past.target, past.is_over) == ("default/ReplicaSet/rs", "n0", "n2", False)
+
+
+async def test_a_pod_is_not_handed_over_while_moves_are_made_for_it_and_is_when_they_made_no_room():
+    yard = Yard()
+    pods = {"a": yard.serve("a", "n0"), "b": yard.serve("b", "n1")}
+    yard.world.waiting._hand_over_after_s = 60.0
+    pod, other = a_pair(), a_pod("other", whole=2, milli_cpu=10**6)
+    yard.wait(pod, other)
+    await yard.turn()
+    for _ in range(60):
+        await yard.turn(10.0)
+    assert len(yard.begun()) == 1
+    assert yard.world.waiting.due_for_hand_over(yard.clock.monotonic_s()) == (other.uid,)
+    yard.see(pods[yard.begun()[0]])  # its mark is taken off: it stays
+    yard.workloads.answer = {"is_current": False}
+    await yard.turn(3.0)
+    await yard.turn(3.0)
+    assert set(yard.world.waiting.due_for_hand_over(yard.clock.monotonic_s())) == {pod.uid, other.uid}
+
+
 async def test_a_move_waits_for_the_room_that_an_earlier_one_leaves():
     yard = Yard()
     first, second = yard.serve("a", "n0"), yard.serve("b", "n1")
     yard.wait(a_pair())
     await yard.turn()
-    (waiting, since_s), *_ = yard.proposer._orders
+    waiting, *_ = yard.proposer._orders
     blocker = replace(waiting.pod, uid="x", name="x", node_name=waiting.target.node, devices=waiting.target.devices)
     yard.see(blocker)
     await yard.turn(2.0)
@@ -272,7 +343,7 @@ async def test_a_move_waits_for_the_room_that_an_earlier_one_leaves():
     yard.world.pod_gone("x")
     await yard.turn(2.0)
     assert len(yard.mover.orders) == 1
-    assert since_s >= 0
+    assert waiting.since_s >= 0
     assert {first.name, second.name} > set(yard.begun())
 
 
@@ -282,7 +353,7 @@ async def test_orders_whose_pod_is_gone_are_dropped():
     yard.serve("b", "n1")
     yard.wait(a_pair())
     await yard.turn()
-    ((order, _),) = yard.proposer._orders
+    (order,) = yard.proposer._orders
     yard.ledger.remove_pod(order.pod.uid)
     yard.world.pod_gone(order.pod.uid)
     await yard.turn(2.0)
