@@ -22,6 +22,7 @@ from fleet.company import Guest, PodTerm, Selector
 from fleet.constraints import Requirement
 from fleet.plan import SolveStatus, Source
 from tests.support.berths import card, chosen, pod, seat, share
+from tests.support.devices import a_claim, a_claimant, a_desk, a_device, a_slice, an_index, given
 
 
 class World:
@@ -258,6 +259,32 @@ async def test_somebody_who_keeps_others_away_and_came_meanwhile_is_no_bug():
     assert set(nodes_of(plan)) == {"a", "b"}
     assert (noted.violations, noted.stale("placed-again"), noted.stale("waits")) == (0, 1, 0)
     assert world.register.on[taken] == {LONER: 1}  # what is known now is known still
+
+
+@pytest.mark.parametrize("rivals", [1, 2])
+async def test_a_claimed_device_that_went_meanwhile_is_no_bug(rivals):
+    """The nodes are as they were: only the claims tell."""
+    world, noted = three_nodes(), Counts()
+    bare = [seat("b1"), seat("b2")]
+    slices = [a_slice(node.node.name, [a_device("d")]) for node in bare]
+    world.states_now |= {node.node.name: node for node in bare}
+    world.desk = a_desk(*slices, claims=[a_claim("wanted")])
+    world.index, world.register = an_index(world.desk, *world.states_now.values()), Register(world.states_now.values())
+    pods = [*PAIR, a_claimant("c", "wanted")]
+    calm = Counts()
+    plan = await Decider(Solver(), PlannerSettings(), calm.metrics)(world, pods)
+    taken = nodes_of(plan)["c"]
+    assert (calm.violations, calm.stale("placed-again"), calm.stale("waits")) == (0, 0, 0)
+
+    def meanwhile():
+        for name in [taken, *({"b1", "b2"} - {taken})][:rivals]:
+            world.desk.set_claim(a_claim(f"rival-{name}", **given(name, "d", pods=["x"])))
+
+    plan = await Decider(Solver(meanwhile), PlannerSettings(), noted.metrics)(world, pods)
+    assert {"a", "b"} <= set(nodes_of(plan))
+    assert nodes_of(plan).get("c") != taken
+    assert noted.violations == 0
+    assert (noted.stale("placed-again"), noted.stale("waits")) == ((1, 0) if rivals == 1 else (0, 1))
 
 
 async def test_where_nothing_happened_an_answer_is_judged_once(monkeypatch):
