@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from berthmaster.move_goals import Proposed
-from binpack.repack.values import MovePlan
+from binpack.repack.values import MovePlan, MoveReason
 from fleet.pod import Berth, Pod
 
 
@@ -49,7 +49,7 @@ def lines(one: Proposed, pods: Mapping[str, Pod]) -> Iterator[str]:
     for number, move in enumerate(plan.moves, start=1):
         yield (
             f"  {number}. {_name(pods, move.pod_uid)}: {_text(move.source)} -> {_text(move.target)}  "
-            f"{move.reason.value}, gain {move.gain_milli:+.0f} milli-GPU"
+            f"{move.reason.value}, gain {move.gain_milli:+z.0f} milli-GPU"
         )
     for placement in plan.placements:
         yield f"  then {_name(pods, placement.pod_uid)} fits on {_text(placement.berth)}"
@@ -57,10 +57,21 @@ def lines(one: Proposed, pods: Mapping[str, Pod]) -> Iterator[str]:
 
 
 def _proof(plan: MovePlan) -> str:
-    freed = f"{plan.freed_devices} more devices that nobody uses" if plan.freed_devices else "no more free devices"
-    proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:.1f}, gap {plan.gap_ratio:.2%}"
     solver = f"solver {plan.solve_status.value}"
-    return f"{len(plan.moves)} moves, {freed}; objective {plan.objective:.1f} milli-GPU, {proof} ({solver})"
+    if not plan.moves:
+        return f"no moves ({solver})"
+    proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:z.1f}, gap {plan.gap_ratio:.2%}"
+    moves = "1 move" if len(plan.moves) == 1 else f"{len(plan.moves)} moves"
+    return f"{moves}, {_freed(plan)}; objective {plan.objective:z.1f} milli-GPU, {proof} ({solver})"
+
+
+def _freed(plan: MovePlan) -> str:
+    """Say how many devices more nobody uses; where whole ones change nodes it is none, and yet openings are gained."""
+    devices = "device" if abs(plan.freed_devices) == 1 else "devices"
+    if plan.freed_devices:
+        return f"{abs(plan.freed_devices)} {devices} {'more' if plan.freed_devices > 0 else 'fewer'} that nobody uses"
+    is_gathered = any(move.reason is MoveReason.FREES_DEVICES for move in plan.moves)
+    return "as many free devices as before" + (", more of them on one node" if is_gathered else "")
 
 
 def _name(pods: Mapping[str, Pod], uid: str) -> str:

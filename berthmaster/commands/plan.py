@@ -157,8 +157,8 @@ def _print(pods: dict[str, Pod], plan: Plan) -> None:
     for unplaced in plan.unplaced:
         pod = pods[unplaced.pod_uid]
         console.print(f"[yellow]{pod.key} waits[/] ({unplaced.reason.value}): {escape(sentence(pod, unplaced))}")
-    proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:.1f}, gap {plan.gap_ratio:.2%}"
+    proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:z.1f}, gap {plan.gap_ratio:.2%}"
     console.print(
         f"{len(plan.placements)} placed, {len(plan.unplaced)} waiting; plan by the {plan.source.value} "
-        f"(solver {plan.solve_status.value}); objective {plan.objective:.1f} milli-GPU, {proof}"
+        f"(solver {plan.solve_status.value}); objective {plan.objective:z.1f} milli-GPU, {proof}"
     )

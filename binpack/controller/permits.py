@@ -8,7 +8,7 @@ from binpack.controller.moves import Moves
 from binpack.controller.workloads import Workloads
 from binpack.relocation.candidates import service_of
 from binpack.relocation.record import Way
-from binpack.relocation.ways import NoWay, Refused, way_for
+from binpack.relocation.ways import NotYet, NoWay, Refused, way_for
 from fleet.clock import Clock
 from fleet.errors import ApiError
 from fleet.kube.events import EventRecorder
@@ -70,4 +70,4 @@ class Permits:
         await self._recorder.record(pod, reason="NotMoved", note=note, is_warning=False, action="Moving")
 
 
-_TURN = Refused(why=NoWay.MOVES_ALREADY, detail="another replica of its workload moves")
+_TURN = Refused(why=NotYet.MOVES_ALREADY, detail="another replica of its workload moves")

@@ -213,7 +213,7 @@ class Proposer:
         )
 
     async def _tell(self, plan: MovePlan, pods: dict[str, Pod], why: str) -> None:
-        log.info("%d moves proposed (%s, %s): %s", len(plan.moves), plan.verdict.value, _proof(plan), why)
+        log.info("%s proposed (%s, %s): %s", _counted(plan), plan.verdict.value, _proof(plan), why)
         for move in plan.moves:
             self._metrics.moves_proposed.labels(move.reason.value).inc()
             note = f"could move to {move.target.node}: {_why(move, plan, why)}"
@@ -271,9 +271,13 @@ class Proposer:
 
 def _why(move: Move, plan: MovePlan, why: str) -> str:
     reached = "" if plan.verdict is Verdict.REACHED else f", {plan.verdict.value}"
-    return f"{why}; {move.reason.value}, gain {move.gain_milli:.0f} milli-GPU{reached}; all of it {_proof(plan)}"
+    return f"{why}; {move.reason.value}, gain {move.gain_milli:z.0f} milli-GPU{reached}; all of it {_proof(plan)}"
+
+
+def _counted(plan: MovePlan) -> str:
+    return "1 move" if len(plan.moves) == 1 else f"{len(plan.moves)} moves"
 
 
 def _proof(plan: MovePlan) -> str:
-    proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:.0f}, gap {plan.gap_ratio:.1%}"
-    return f"objective {plan.objective:.0f} milli-GPU, {proof}"
+    proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:z.0f}, gap {plan.gap_ratio:.1%}"
+    return f"objective {plan.objective:z.0f} milli-GPU, {proof}"

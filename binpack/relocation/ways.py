@@ -27,6 +27,11 @@ class NoWay(StrEnum):
     NOT_ALL_READY = "NotAllReady"
     NO_WORKLOAD = "NoWorkload"  # its controller is gone, or is not the one it was
     SHARED = "SharedAutoscaler"  # two autoscalers of ours name its workload
+
+
+class NotYet(StrEnum):
+    """Why a pod is not moved at this moment, though nothing is wrong: it may be as soon as what goes on is over."""
+
     SETTLING = "Settling"  # its count was changed a moment ago, by us or by others, and its controller follows
     MOVES_ALREADY = "MovesAlready"  # another replica of its workload does, and it has one surge at a time
 
@@ -91,13 +96,13 @@ class Workload:
 class Refused:
     """No way, and why."""
 
-    why: NoWay
+    why: NoWay | NotYet
     detail: str
 
     @property
     def passes(self) -> bool:
-        """Return True if the pod may be moved as soon as what goes on is over: nothing is wrong with it."""
-        return self.why in (NoWay.SETTLING, NoWay.MOVES_ALREADY)
+        """Return True if the pod may be moved as soon as what goes on is over."""
+        return isinstance(self.why, NotYet)
 
 
 def way_for(pod: Pod, workload: Workload | None, budgets: Sequence[DisruptionBudget]) -> Way | Refused:
@@ -108,7 +113,7 @@ def way_for(pod: Pod, workload: Workload | None, budgets: Sequence[DisruptionBud
         return _eviction(pod, budgets, f"a {workload.kind} holds the count")
     if not workload.is_paused and (not workload.is_observed or _shrinks(workload)):
         detail = f"the count of Deployment {workload.name} was changed a moment ago"
-        return Refused(why=NoWay.SETTLING, detail=detail)
+        return Refused(why=NotYet.SETTLING, detail=detail)
     if workload.is_paused or not workload.is_current or workload.updated < workload.replicas:
         return Refused(why=NoWay.ROLLING_OUT, detail=f"Deployment {workload.name} is rolling out, or paused")
     if workload.ready < workload.replicas:

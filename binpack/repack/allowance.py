@@ -9,6 +9,7 @@ from typing import Final
 from binpack.repack.values import Movable, MoveBudget, PastMove
 
 _HOUR_S: Final = 3600.0
+_MOST_NAMED: Final = 3
 
 
 class Allowance:
@@ -38,6 +39,8 @@ class Allowance:
         self.pods = budget.pods_per_hour
         self._services = Counter[str]()
         self._nodes = Counter[str]()
+        self._held: set[str] = set()
+        self._is_spent = False
         for move in past:
             self.pods -= move.started_at_s > now_s - _HOUR_S
             if not move.is_over:
@@ -45,7 +48,23 @@ class Allowance:
 
     def may_leave(self, movable: Movable) -> bool:
         """Return True if this pod may be moved, wherever it goes."""
-        return self.pods > 0 and self._service_has_room(movable.service) and self._may_touch(movable.berth.node)
+        if self.pods < 1:
+            self._is_spent = True
+            return False
+        if not self._service_has_room(movable.service):
+            self._held.add(movable.service)
+            return False
+        return self._may_touch(movable.berth.node)
+
+    def held_back(self) -> str:
+        """Return for people what kept pods where they are that would have been moved; "" = nothing did."""
+        found = ["no more pods this hour"] if self._is_spent else []
+        for service in sorted(self._held)[:_MOST_NAMED]:
+            most = self._most(service)
+            found.append(f"{most} {'replica' if most == 1 else 'replicas'} of {service} at a time")
+        if len(self._held) > _MOST_NAMED:
+            found.append(f"and so for {len(self._held) - _MOST_NAMED} other services")
+        return ", ".join(found)
 
     def closed(self) -> list[str]:
         """Return the nodes that no further pod may be moved to."""
@@ -66,8 +85,10 @@ class Allowance:
         return node in self._emptied or self._nodes[node] < self._budget.per_node
 
     def _service_has_room(self, service: str) -> bool:
-        most = self._budget.allowed.get(service, self._budget.per_service)
-        return not service or self._services[service] < most
+        return not service or self._services[service] < self._most(service)
+
+    def _most(self, service: str) -> int:
+        return self._budget.allowed.get(service, self._budget.per_service)
 
     def _count(self, service: str, source: str, target: str, step: int) -> None:
         self._services[service] += step

@@ -28,6 +28,8 @@ from binpack.repack.values import (
 from binpack.state import NodeState
 from fleet.plan import Reason, SolveStatus, Unplaced
 
+_MISSED = frozenset({Verdict.PARTLY, Verdict.NO_BUDGET, Verdict.NOTHING_FOUND})
+
 
 def propose(
     index: Index,
@@ -63,6 +65,9 @@ def propose(
     plan = _reach(trial, goal, effort or Effort(), solve)
     if plan.verdict is Verdict.NOTHING_FOUND and not has_budget:
         plan = replace(plan, verdict=Verdict.NO_BUDGET)
+    held_back = allowance.held_back()
+    if held_back and plan.verdict in _MISSED:
+        plan = replace(plan, detail=f"{plan.detail}; the budget kept pods where they are: {held_back}")
     waiting = goal.pods if isinstance(goal, MakeRoom) else ()
     published = None if index.desk is None else index.desk.published(states)
     violations = check_moves(states, pods, waiting, plan, budget, published)

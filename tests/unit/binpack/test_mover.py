@@ -301,6 +301,35 @@ async def test_a_move_from_beginning_to_end(stage: Stage, api: FakeApi):
     assert not list(stage.moves.open(stage.clock.monotonic_s()))
 
 
+@pytest.mark.parametrize("dies", [False, True])
+async def test_two_that_are_marked_at_once_move_one_after_the_other_by_one_surge_each(api, client, clock, dies):
+    put_workload(api, replicas=3)
+    mark = {labels.MOVING_BY: format_way(replace(SCALE, base=3))}
+    stage = Stage(api, client, clock)
+    stage.put("old", notes={labels.MOVING_TO: "n2=0"} | mark)
+    stage.put("too", node="n3", notes={labels.MOVING_TO: "n4=0"} | mark)
+    most = 0
+    for old, new, node in (("old", "new", "n2"), ("too", "two", "n4")):
+        for ready in (False, True, True):
+            await stage.turn()
+            most = max(most, count(api))
+            stage.put(new, node=node, ready=ready, notes={labels.MOVED_FROM: f"uid-{old}"} | mark)
+            if dies:
+                stage = Stage(api, client, clock)
+                stage.show()
+        assert count(api) == 4
+        await stage.turn()
+        await stage.turn()
+        assert count(api) == 3
+        stage.remove(old)
+        await stage.turn()
+        await stage.turn(0.0)
+    assert most == 4
+    assert {name for _, name in api.objects(PODS)} == {"new", "two"}
+    assert not any(labels.MOVING_BY in stage.notes(name) for name in ("new", "two"))
+    assert "Overruled" not in stage.events()
+
+
 async def test_a_pod_that_changed_hands_is_not_begun(stage: Stage, api: FakeApi):
     old = stage.pod("old")
     stage.put("old", notes={labels.MOVING_TO: "n9", labels.MOVING_BY: "eviction"})

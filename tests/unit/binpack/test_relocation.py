@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from binpack.relocation.record import Way, WayKind, format_way, parse_way
 from binpack.relocation.steps import Do, Facts, Stage, Surge, next_step, surge_of
-from binpack.relocation.ways import NoWay, Refused, Scaler, Workload, Writer, way_for
+from binpack.relocation.ways import NotYet, NoWay, Refused, Scaler, Workload, Writer, way_for
 from fleet import labels
 from fleet.budget import DisruptionBudget
 from fleet.company import Selector
@@ -308,8 +308,8 @@ WATCHING = Scaler(kind="ConcurrencyAutoscaler", name="c", is_ours=True, is_actin
         (a_workload(updated=2), (), NoWay.ROLLING_OUT),
         (a_workload(is_current=False), (), NoWay.ROLLING_OUT),
         (a_workload(is_current=False, updated=4), (), NoWay.ROLLING_OUT),
-        (a_workload(updated=4, ready=4), (), NoWay.SETTLING),
-        (a_workload(is_observed=False), (), NoWay.SETTLING),
+        (a_workload(updated=4, ready=4), (), NotYet.SETTLING),
+        (a_workload(is_observed=False), (), NotYet.SETTLING),
         (a_workload(is_paused=True), (), NoWay.ROLLING_OUT),
         (a_workload(ready=2), (), NoWay.NOT_ALL_READY),
         (a_workload(writers=(Writer(manager="argocd", operation="Apply"),)), (a_budget(),), EVICTION),

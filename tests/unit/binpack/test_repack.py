@@ -100,6 +100,22 @@ def test_moves_in_turn_keep_to_the_budget_of_a_node():
     assert len(ask(scene(nodes, held), goal, MoveBudget(pods_per_hour=2, per_node=2)).moves) == 2
 
 
+def test_where_the_budget_kept_pods_that_were_to_move_it_is_said_which_and_how_many_may():
+    nodes = [a_node("a", gpus=2), a_node("b", gpus=1), a_node("c", gpus=1)]
+    one = {"whole": 1}
+    held = [("p", one, "a", ("0",), "default/ReplicaSet/rs"), ("q", one, "a", ("1",), "default/ReplicaSet/rs")]
+    goal = MakeRoom(pods=(a_pod("w", whole=2),))
+    plan = ask(scene(nodes, held), goal, MoveBudget(pods_per_hour=9, per_node=9, per_service=1))
+    assert plan.verdict is Verdict.NOTHING_FOUND
+    assert plan.detail.startswith("0 of 1 reached; the budget kept pods where they are")
+    assert plan.detail.endswith(": 1 replica of default/ReplicaSet/rs at a time")
+    two = MoveBudget(pods_per_hour=9, per_node=9, per_service=2)
+    assert "budget" not in ask(scene(nodes, held), goal, two).detail
+    none = ask(scene(nodes[:1], held), goal, two)
+    assert none.verdict is Verdict.NOTHING_FOUND
+    assert "budget" not in none.detail, "there is no room anywhere"
+
+
 def test_a_swap_that_nobody_has_room_for_is_not_proposed():
     nodes = [a_node("a", gpus=1, model="T4"), a_node("b", gpus=1, model="G2")]
     world = scene(nodes, [("p", {"whole": 1}, "a", ("0",), "")])
