@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from binpack.controller.begun import Begun
 from binpack.gangs.roll import Call, Group, Key, Roll, Standing, key_of
 from binpack.preemption.seats import Seating, SeatStanding
 from binpack.tenants import node_of
@@ -67,6 +68,7 @@ class Together:
         self.short: set[Key] = set()
         self._seated: dict[str, Pod] = {}
         self._going_until_s: dict[str, float] = {}
+        self._begun = Begun()
         self._refused_since_s: dict[str, float] = {}
         self._ask_again_s: dict[str, float] = {}
         self._rest_until_s: dict[object, float] = {}
@@ -82,6 +84,7 @@ class Together:
             self._seated[pod.uid] = pod
         else:
             self._seated.pop(pod.uid, None)
+            self._begun.called_off(pod.uid)
         if pod.is_terminating:
             self._forget_victim(pod.uid)
 
@@ -184,14 +187,13 @@ class Together:
         if lost is not None or len(standings) < len(pods):
             why = "its node is gone" if lost is None else f"{lost.pod.name} can no longer have its seat: {lost.detail}"
             return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why, pause_s=_REFUSED_PAUSE_S)
-        named = {victim.uid: (victim, one.pod) for one in standings for victim in one.victims}
-        victims = tuple(named.values())
+        victims = self._victims(pods, standings, now_s)
         stubborn = next((v for v, _ in victims if self._is_stubborn(v.uid, now_s)), None)
         if stubborn is not None:
             self._forget_victim(stubborn.uid)
             why = f"{stubborn.key} is not let go: a disruption budget, or whoever decides on evictions, says no"
             return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why, pause_s=_LONGEST_REFUSED_S)
-        if all(one.seating is Seating.FREE for one in standings):
+        if not victims and all(one.seating is Seating.FREE for one in standings):
             return GroupStep(step=Step.PIN, pods=pods)
         due = tuple(pair for pair in _next_to_go(victims) if self.may_ask(pair[0].uid, now_s))
         leaving = sum(one.seating is Seating.LEAVING for one in standings)
@@ -203,6 +205,20 @@ class Together:
             return GroupStep(step=Step.GIVE_UP, pods=pods, detail=why, pause_s=_LONGEST_REFUSED_S)
         text = f"{len(victims)} pods are asked to go, {leaving} seats wait for pods that leave"
         return GroupStep(step=Step.EVICT if due else Step.WAIT, pods=pods, victims=due, detail=text)
+
+    def _victims(
+        self, pods: Iterable[Pod], standings: Iterable[SeatStanding], now_s: float
+    ) -> tuple[tuple[Pod, Pod], ...]:
+        """Return (victim, for whom) of all who must go, and of those whose gang goes already."""
+        named = {victim.uid: (victim, one.pod) for one in standings for victim in one.victims}
+        for victim, pod in self._begun.rest(pods, self.going(now_s)):
+            if victim.uid in named:
+                continue
+            if self._is_stubborn(victim.uid, now_s):
+                self._forget_victim(victim.uid)  # the seat does not need it to go
+            else:
+                named[victim.uid] = (victim, pod)
+        return tuple(named.values())
 
     # -- who goes ----------------------------------------------------------------------------------------------
 
@@ -223,6 +239,10 @@ class Together:
         """Note that a pod is being asked to go: nobody asks it again meanwhile."""
         self._ask_again_s[uid] = now_s + _REFUSED_PAUSE_S
 
+    def begins(self, pairs: Sequence[tuple[Pod, Pod]], now_s: float) -> None:
+        """Note that (victim, for whom) are asked to go now: of gangs that go as a whole, until none is left."""
+        self._begun.note(pairs, self.roll, self.going(now_s))
+
     def goes(self, uid: str, now_s: float) -> None:
         """Note that a pod goes."""
         self._going_until_s[uid] = now_s + _GOING_S
@@ -236,6 +256,7 @@ class Together:
         return now_s - self._refused_since_s.get(uid, now_s) >= _LONGEST_REFUSED_S
 
     def _forget_victim(self, uid: str) -> None:
+        self._begun.left(uid)
         self._refused_since_s.pop(uid, None)
         self._ask_again_s.pop(uid, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
@@ -255,3 +256,20 @@ def test_whoever_goes_later_counts_on_who_went_before(case: Case, order: list[in
             bonds.leave(going)
             gone |= {pod.uid for pod in going}
         assert not case.is_torn(gone)
+
+
+def test_looking_for_gangs_that_make_room_ends_soon_however_large_they_are() -> None:
+    """1,000 nodes of eight pods, all of them in gangs of 64 over eight nodes: a fifth of a second on one core."""
+    nodes = [a_node(f"n{i:04}", gpus=8) for i in range(1000)]
+    pods = [
+        a_pod(f"{node.name}-{j}", whole=1, node=node.name, devices=(str(j),), gang=f"g{i // 8}", priority=j % 3)
+        for i, node in enumerate(nodes)
+        for j in range(8)
+    ]
+    quay = Quay(Case(nodes=tuple(nodes), pods=tuple(pods), sizes={f"g{i}": 64 for i in range(125)}, allowed=0))
+    began = time.thread_time()
+    found = propose([a_pod("urgent", whole=4, priority=URGENT)], quay, lambda pod: ())
+    assert time.thread_time() - began < 5
+    assert found is not None
+    assert len(found.victims) == 64
+    assert len({victim.gang for victim in found.victims}) == 1

@@ -135,6 +135,45 @@ async def test_while_one_is_not_let_go_those_on_the_seats_node_are_not_asked():
         assert len(bridge.writer.said("unseat")) == 1
 
 
+async def test_whoever_was_not_let_go_at_once_is_asked_again_before_the_seat_is_used():
+    async with running([a_node("n0", gpus=2)]) as bridge:
+        bridge.writer.answer("evict", Outcome.DONE, Outcome.FAILED)
+        bridge.see(*(replace(member(0, 2), uid=f"uid-m{i}", name=f"m{i}", devices=(str(i),)) for i in range(2)))
+        bridge.see(urgent())
+        await bridge.pass_s(2)
+        first, other = asked(bridge)
+        bridge.catch_up()
+        bridge.lose(f"uid-{first}")
+        await bridge.pass_s(8)
+        assert asked(bridge) == [first, other, other]
+        bridge.catch_up()
+        bridge.lose(f"uid-{other}")
+        await bridge.pass_s(2)
+        assert len(bridge.writer.said("pin")) == 1
+
+
+async def test_whoever_is_never_let_go_does_not_keep_a_free_seat_from_its_pod_for_ever():
+    async with running([a_node("n0", gpus=2)]) as bridge:
+        bridge.writer.answer("evict", Outcome.DONE, *[Outcome.REFUSED] * 100)
+        bridge.see(*(replace(member(0, 2), uid=f"uid-m{i}", name=f"m{i}", devices=(str(i),)) for i in range(2)))
+        bridge.see(urgent())
+        await bridge.pass_s(2)
+        bridge.catch_up()
+        bridge.lose(f"uid-{asked(bridge)[0]}")
+        await bridge.pass_s(90)
+        assert len(bridge.writer.said("pin")) == 1
+        assert len(asked(bridge)) < 20
+
+
+async def test_of_a_surplus_another_goes_where_one_is_not_let_go_and_no_more():
+    async with running([a_node("n0", gpus=2)]) as bridge:
+        bridge.writer.answer("evict", Outcome.FAILED)
+        bridge.see(*(replace(member(0, 1), uid=f"uid-m{i}", name=f"m{i}", devices=(str(i),)) for i in range(2)))
+        bridge.see(urgent())
+        await bridge.pass_s(10)
+        assert len(set(asked(bridge))) == 1
+
+
 @pytest.mark.parametrize("left", [[], [1], [1, 2]])
 async def test_a_new_leader_asks_the_rest(left):
     async with running(NODES) as bridge:

@@ -86,3 +86,20 @@ async def test_a_gang_that_preempts_stands_in_the_end_and_was_never_torn(lives, 
     }
     assert sorted(placed) == ["g0", "g1", "g2"]
     assert sum(verb == "evict" for verb, _, _ in writer.calls) <= 4
+
+
+@pytest.mark.parametrize("is_last_taken", [True, False])
+@pytest.mark.parametrize("lives", range(1, WRITES + 1))
+async def test_a_gang_that_goes_for_a_pod_goes_as_a_whole_whoever_leads(lives, is_last_taken):
+    writer = Mortal(ManualClock(), lives, is_last_taken=is_last_taken)
+    for node in ("n1", "n2"):
+        low = a_pod(f"low-{node}", whole=1, node=node, devices=("0",), gang="low", gang_size=2)
+        writer.pods[low.uid] = low
+    guard = a_pod("guard", whole=1, node="n1", devices=("1",), priority=9)
+    urgent = a_pod("urgent", whole=1, priority=9)
+    writer.pods |= {guard.uid: guard, urgent.uid: urgent}
+    await live(writer, 6)
+    writer.lives = 1000
+    await live(writer, 20)
+    assert sorted(pod.name for pod in writer.pods.values()) == ["guard", "urgent"]
+    assert writer.pods["uid-urgent"].pinned_node
