@@ -23,7 +23,7 @@ from binpack.state import NodeState
 from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
 from fleet.pod import Pod
 
-__all__ = ["Verified", "draft", "filled", "improve", "plan_batch", "question_of", "verified"]
+__all__ = ["Verified", "draft", "filled", "improve", "narrowed", "plan_batch", "question_of", "verified"]
 
 _MOST_ROUNDS: Final = 4
 
@@ -213,6 +213,15 @@ def verified(
         plan = _without(plan, pods, violations)
         violations = judged(plan)
     return Verified(plan=plan, violations=tuple(found))
+
+
+def narrowed(plan: Plan, pods: Sequence[Pod]) -> Plan:
+    """Return what a plan says of these pods of its batch alone; its berths for the others are nobody's then."""
+    uids = {pod.uid for pod in pods}
+    placements = tuple(one for one in plan.placements if one.pod_uid in uids)
+    unplaced = tuple(one for one in plan.unplaced if one.pod_uid in uids)
+    cost = sum(one.score for one in placements) + price_left_out(pods, unplaced)
+    return replace(plan, placements=placements, unplaced=unplaced, objective=cost, bound=None)
 
 
 def _without(plan: Plan, pods: Sequence[Pod], violations: Iterable[Violation]) -> Plan:

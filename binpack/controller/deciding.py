@@ -10,7 +10,7 @@ from binpack.controller.asked import Asked, nodes_of, verified_now
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.queueing import turn_order
 from binpack.controller.world import World
-from binpack.planner import draft, filled, improve, question_of
+from binpack.planner import draft, filled, improve, narrowed, question_of
 from binpack.solver.instance import Budget
 from binpack.solver.process import SolverProcess
 from binpack.solver.question import Question
@@ -40,7 +40,10 @@ class Decider:
             )
 
     async def __call__(self, world: World, batch: Sequence[Pod]) -> Plan:
-        """Return the plan of one batch; it breaks no rule against the cluster as it is known when this returns."""
+        """Return the plan of one batch; it breaks no rule against the cluster as it is known when this returns.
+
+        Pods that went while the solver was thinking, or wish something else now, stand nowhere in it.
+        """
         world.refresh()
         # Each pod teaches the demand mix once: those that wait were counted when they came.
         world.index.learn(pod for pod in batch if pod.uid not in world.waiting)
@@ -64,11 +67,13 @@ class Decider:
             log.warning("the index's plan stands: %s", answer.detail)
         improved = improve(plan, batch, question, answer)
         world.refresh()
-        if asked.holds(world, batch, [improved, plan]):
+        there = [pod for pod in batch if world.asks_still(pod)]
+        if len(there) == len(batch) and asked.holds(world, batch, [improved, plan]):
             return self._judged(world, batch, [filled(world.index, batch, improved), plan])
         sound = asked.verified(world, batch, [improved, plan])
         self._report(sound.violations)
-        return self._renewed(world, batch, sound.plan)
+        # Who went keeps nobody from the room that was meant for it.
+        return self._renewed(world, there, narrowed(sound.plan, there))
 
     def _judged(self, world: World, batch: Sequence[Pod], plans: Sequence[Plan]) -> Plan:
         """Return the first of the plans that breaks no rule; they were made for the world as it is now."""

@@ -250,6 +250,11 @@ class World:
             self.away[pod.uid] = Away.PLANNED
         return tuple(pods)
 
+    def asks_still(self, planned: Pod) -> bool:
+        """Return True if a pod of the batch that is being decided is still there, and wishes what it wished."""
+        pod = self.pods.get(planned.uid)
+        return pod is not None and self.away.get(pod.uid) is Away.PLANNED and wish(pod) == wish(planned)
+
     def decided(self, planned: Pod) -> Pod | None:
         """Return a pod of the decided batch as it is now, if what was decided still holds for it.
 

@@ -21,8 +21,11 @@ from binpack.solver.solve import solve
 from fleet.company import Guest, PodTerm, Selector
 from fleet.constraints import Requirement
 from fleet.plan import SolveStatus, Source
+from fleet.pod import Berth
 from tests.support.berths import card, chosen, pod, seat, share
+from tests.support.builders import a_node, a_pod
 from tests.support.devices import a_claim, a_claimant, a_desk, a_device, a_slice, an_index, given
+from tests.support.planning import running
 
 
 class World:
@@ -37,6 +40,9 @@ class World:
 
     def waited_s(self, uid):
         return 0.0
+
+    def asks_still(self, pod):
+        return True
 
     def refresh(self):
         for state in self.coming:
@@ -285,6 +291,33 @@ async def test_a_claimed_device_that_went_meanwhile_is_no_bug(rivals):
     assert nodes_of(plan).get("c") != taken
     assert noted.violations == 0
     assert (noted.stale("placed-again"), noted.stale("waits")) == ((1, 0) if rivals == 1 else (0, 1))
+
+
+def goes(bridge, pod):
+    bridge.lose(pod.uid)
+
+
+def wishes_else(bridge, pod):
+    bridge.see(replace(pod, constraints=replace(pod.constraints, node_selector=(("no", "where"),))))
+
+
+@pytest.mark.parametrize("happens", [goes, wishes_else])
+async def test_who_went_meanwhile_keeps_nobody_from_its_room(happens):
+    noted, pods = Counts(), [a_pod("a", whole=1), a_pod("b", whole=1)]
+    calm = Decider(Solver(), PlannerSettings(), metrics())
+    async with running([a_node("n1", gpus=1, milli_cpu=64_000)], decide=calm) as bridge:
+        bridge.see(*pods)
+        await bridge.pass_s(1)
+        (first,) = [uid for verb, uid, _ in bridge.writer.calls if verb == "pin"]
+    solver = Solver(lambda: solver.asked == 1 and happens(bridge, next(one for one in pods if one.uid == first)))
+    decide = Decider(solver, PlannerSettings(), noted.metrics)
+    async with running([a_node("n1", gpus=1, milli_cpu=64_000)], decide=decide) as bridge:
+        bridge.see(*pods)
+        await bridge.pass_s(1)
+        (other,) = [one.uid for one in pods if one.uid != first]
+        assert ("pin", other, Berth(node="n1", devices=("0",))) in bridge.writer.calls
+        assert not [what for verb, uid, what in bridge.writer.calls if (verb, uid) == ("say", other)]
+    assert (noted.violations, noted.stale("placed-again"), noted.stale("waits")) == (0, 0, 0)
 
 
 async def test_where_nothing_happened_an_answer_is_judged_once(monkeypatch):
