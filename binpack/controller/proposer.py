@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from binpack.config import MovesSettings
 from binpack.controller.aside import Aside, aside
 from binpack.controller.budget_feed import Budgets
+from binpack.controller.made_for import MadeFor
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.move_search import MoveSearch
 from binpack.controller.mover import Mover, Order
@@ -103,7 +104,7 @@ class Proposer:
         self._permits = Permits(world.moves, workloads, budgets, recorder, clock, metrics)
         self._past = PastMoves(_PERIOD_S)
         self._orders: list[Ordered] = []
-        self._made_for: dict[str, frozenset[str]] = {}
+        self._made_for = MadeFor(world.ledger)
 
     async def run(self) -> None:
         """Propose until cancelled."""
@@ -136,8 +137,8 @@ class Proposer:
     def _awaited(self) -> frozenset[str]:
         """Return the waiting pods that moves are being made for, or will be: nobody else need make room for them."""
         going = self._past.under_way() | {order.pod.uid for order in self._orders}
-        self._made_for = {uid: pods for uid, pods in self._made_for.items() if uid in going}
-        return frozenset().union(*self._made_for.values())
+        opened = self._world.moves.open(self._clock.monotonic_s())
+        return self._made_for.awaited(going, opened, self._world.waiting_for_room() if opened else ())
 
     # -- what for ------------------------------------------------------------------------------------------------
 
@@ -200,8 +201,7 @@ class Proposer:
                     Ordered(pod=pods[move.pod_uid], target=move.target, why=_why(move, plan, why), since_s=now_s)
                     for move in plan.moves
                 ]
-                fits = frozenset(placement.pod_uid for placement in plan.placements)
-                self._made_for |= dict.fromkeys(pods, fits)
+                self._made_for.planned(pods, (placement.pod_uid for placement in plan.placements))
                 return
 
     def _terms(self) -> Terms:

@@ -30,7 +30,7 @@ CLOCK = SystemClock()
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 _NUMBERS = itertools.count(1)
 # pool: nodes of two devices each.
-POOLS = {"load": 6, "kill": 6, "person": 2, "stateful": 2, "foreign": 2, "ours": 2, "rollout": 2}
+POOLS = {"load": 6, "kill": 6, "person": 2, "stateful": 2, "foreign": 2, "ours": 2, "rollout": 2, "several": 6}
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,22 @@ async def test_a_repack_under_load_makes_room_and_no_replica_is_ever_missed(clie
         assert await opened.count() == 6
         assert await opened.moved() >= 3
         assert await opened.events("Moved")
+
+
+async def test_replicas_of_one_deployment_move_by_turns_though_its_budget_allows_three_and_none_undoes_another(
+    client: Client,
+) -> None:
+    async with pier(client, "several") as opened:
+        await opened.lie_thinly(6)
+        await opened.budget(3)
+        async with watched(opened, 6):
+            await opened.want_pairs(3)
+            await opened.until_placed(pairs=3, within_s=180.0)
+            await opened.until_at_rest(within_s=60.0)
+        assert await opened.count() == 6
+        assert await opened.moved() >= 3
+        for fault in ("NotMoved", "Overruled", "OwnerChanged", "OtherWent", "SuccessorMissing", "OthersLate"):
+            assert not await opened.events(fault), fault
 
 
 async def test_a_repack_through_kills_of_the_planner_ends_and_loses_nobody(cluster: Cluster, client: Client) -> None:

@@ -329,6 +329,23 @@ async def test_a_pod_is_not_handed_over_while_moves_are_made_for_it_and_is_when_
     assert set(yard.world.waiting.due_for_hand_over(yard.clock.monotonic_s())) == {pod.uid, other.uid}
 
 
+async def test_after_a_restart_room_that_moves_of_an_earlier_process_make_is_waited_for():
+    yard = Yard()
+    yard.world.waiting._hand_over_after_s = 20.0
+    old = yard.serve("a", "n0")
+    yard.see(replace(old, moving_to=Berth(node="n1", devices=("1",)), moving_by="scale:Deployment/rs@2"))
+    yard.serve("b", "n1")
+    fits, other = a_pair(), a_pod("other", whole=2, milli_cpu=10**6)
+    yard.wait(fits, other)
+    for _ in range(60):
+        await yard.turn(30.0)
+        assert yard.world.waiting.due_for_hand_over(yard.clock.monotonic_s()) == (other.uid,)
+    yard.see(old)
+    yard.workloads.answer = {"is_current": False}
+    await yard.turn(30.0)
+    assert set(yard.world.waiting.due_for_hand_over(yard.clock.monotonic_s())) == {fits.uid, other.uid}
+
+
 async def test_a_move_waits_for_the_room_that_an_earlier_one_leaves():
     yard = Yard()
     first, second = yard.serve("a", "n0"), yard.serve("b", "n1")
