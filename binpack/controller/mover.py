@@ -136,10 +136,8 @@ class Mover:
             await self._do(move, move.way, Step(do=Do.FINISH, stage=Stage.OVERRULED))
             return
         surge = Surge.ABSENT if move.is_out_of_turn else await self._surge(move, move.way)
-        if (
-            surge is Surge.PRESENT
-        ):  # whoever ordered it: an earlier process, or a move that it is not needed for any more
-            self._moves.expect(move.uid)
+        if surge is Surge.PRESENT and move.old is not None:  # whoever ordered it: an earlier process, or another move
+            self._moves.surged(move.old)
         is_stale = await self._is_stale(move, move.way)
         facts = self._moves.facts(move, move.way, surge, now_s, is_wanted=self._may_move, is_stale=is_stale)
         step = next_step(facts)
@@ -175,7 +173,7 @@ class Mover:
         try:
             match step.do:
                 case Do.SURGE if way is not None and move.old is not None:
-                    self._moves.expect(move.uid)
+                    self._moves.surged(move.old)
                     await self._workloads.surge(move.old, way)
                 case Do.SETTLE if way is not None:
                     await self._workloads.settle(move.witness.namespace, move.uid, way)

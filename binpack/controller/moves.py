@@ -1,7 +1,8 @@
 """The moves that are open, out of the planner's world: whose seat waits for a successor, what is seen of each. Pure.
 
-What is open stands in the API: pods that are marked, and successors that carry a record. Only two things are
-remembered: pods that went first and whose successor is still to come, and since when a move has stood as it does.
+What is open stands in the API: pods that are marked, and successors that carry a record. Only three things are
+remembered: pods that went first and whose successor is still to come, those that a replica more is ordered for, in case
+they go before their successor comes, and since when a move has stood as it does.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Moves:
         self._allows = allows
         self._devices = Devices(ledger, Desk() if desk is None else desk)
         self._went: dict[str, tuple[Pod, float]] = {}
+        self._surged: dict[str, Pod] = {}
         self._since: dict[str, tuple[tuple[str, str], float]] = {}
         self._ended: dict[str, float] = {}
         self._begun: dict[str, tuple[Pod, float]] = {}
@@ -102,8 +104,12 @@ class Moves:
         return any(one.uid != pod.uid and shares_surge(asked, one) for one in others)
 
     def _shown(self) -> Iterator[Open]:
-        marked = {uid: pod for uid, (pod, _) in self._went.items()} | self._tenants.moving
         successors = {pod.moved_from: pod for pod in self._tenants.moved.values()}
+        # Gone before anybody took its place: nothing in the API speaks of the move any more, but for the count.
+        vanished = {
+            uid: replace(pod, is_terminating=True) for uid, pod in self._surged.items() if uid not in successors
+        }
+        marked = vanished | {uid: pod for uid, (pod, _) in self._went.items()} | self._tenants.moving
         for uid in sorted({*marked, *successors}):
             old, successor = marked.get(uid), successors.get(uid)
             if uid not in self._ended:
@@ -152,6 +158,11 @@ class Moves:
         """Note that the successor of a pod may come from now on: before, a pod like it is somebody else's."""
         self._begun.pop(uid, None)
 
+    def surged(self, pod: Pod) -> None:
+        """Note that a replica more is ordered for a pod: should it be gone all at once, somebody takes that back."""
+        self.expect(pod.uid)
+        self._surged[pod.uid] = pod
+
     def begin(self, pod: Pod, now_s: float) -> None:
         """Keep the seat of a pod whose marks are about to be written."""
         self._begun[pod.uid] = (pod, now_s)
@@ -173,6 +184,7 @@ class Moves:
         self._ended[uid] = now_s
         self._since.pop(uid, None)
         self._begun.pop(uid, None)
+        self._surged.pop(uid, None)
         self._why.pop(uid, None)
         if self._went.pop(uid, None) is not None:
             self._ledger.forget_move(uid)

@@ -82,8 +82,8 @@ class Deployment:
         """Do the next step of each open move, as the mover does."""
         for move in self.moves.open(self.now_s):
             surge = self.surge(move)
-            if surge is Surge.PRESENT:
-                self.moves.expect(move.uid)
+            if surge is Surge.PRESENT and move.old is not None:
+                self.moves.surged(move.old)
             assert move.way is not None
             facts = self.moves.facts(move, move.way, surge, self.now_s, is_wanted=self.may_move, is_stale=False)
             step = next_step(facts)
@@ -101,7 +101,8 @@ class Deployment:
     def do(self, move: Open, do: Do) -> None:
         match do:
             case Do.SURGE:
-                self.moves.expect(move.uid)
+                assert move.old is not None
+                self.moves.surged(move.old)
                 self.order(move.uid, 1)
             case Do.SETTLE:
                 self.order(move.uid, -1)
@@ -172,6 +173,8 @@ class Deployment:
                 self.serve()
             case ["time"]:
                 self.now_s += 200.0
+            case ["vanish", number]:
+                self.pods.pop(f"uid-{FROM[int(number)]}", None)
             case ["off"]:
                 self.may_move = False
         self.least_ready = min(self.least_ready, sum(pod.is_ready for pod in self.pods.values()))
@@ -216,6 +219,23 @@ def test_two_marks_at_once_wait_for_one_another_and_none_takes_the_surge_of_the_
         played.play(event)
     played.come_to_rest()
     played.hold()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    KINDS,
+    st.lists(
+        st.sampled_from([*MARKS, "vanish 0", "vanish 1", *(one for one in OTHERS if one != "restart")]), max_size=60
+    ),
+)
+def test_a_pod_that_vanishes_on_the_way_leaves_no_replica_too_many(kind: WayKind, events: list[str]) -> None:
+    played = Deployment(kind)
+    for event in events:
+        played.play(event)
+    played.come_to_rest()
+    assert played.count == BASE == len(played.pods)
+    assert not played.listed
+    assert not [pod.name for pod in played.pods.values() if pod.moving_to or pod.moving_by or pod.deletion_cost]
 
 
 @given(KINDS, st.permutations(range(BASE)), st.booleans())

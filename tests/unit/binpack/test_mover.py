@@ -392,6 +392,21 @@ async def test_an_old_pod_that_dies_on_the_way_leaves_no_replica_too_many(stage:
     assert labels.MOVING_BY not in stage.notes("new")
 
 
+async def test_an_old_pod_that_vanishes_before_its_successor_comes_leaves_no_replica_too_many(
+    stage: Stage, api: FakeApi
+):
+    await stage.begin()
+    await stage.turn()
+    assert count(api) == 3
+    stage.remove("old")
+    await stage.turn()
+    assert count(api) == 2
+    await stage.turn()
+    assert stage.told("SuccessorMissing") == 1
+    await stage.turn(20.0)
+    assert not list(stage.moves.open(stage.clock.monotonic_s()))
+
+
 async def test_a_mark_that_nobody_can_read_is_taken_off(api, client, clock):
     put_workload(api)
     opened = Stage(api, client, clock)
