@@ -70,7 +70,9 @@ class Register:
         for name in self.nodes.keys() - roll.nodes.keys():
             self.remove_node(name)
         for name, node in roll.nodes.items():
-            self._set(node, roll.guests.get(name, ()))
+            guests = roll.guests.get(name, ())
+            if self.nodes.get(name) is not node or self._guests.get(name, ()) is not guests:
+                self._set(node, guests)
         self.namespaces = dict(roll.namespaces)
 
     def _set(self, node: Node, guests: tuple[Guest, ...]) -> None:
