@@ -18,22 +18,20 @@ class Begun:
     def __init__(self) -> None:
         self._for: dict[str, tuple[Pod, str]] = {}
 
-    def note(self, pairs: Iterable[tuple[Pod, Pod]], roll: Roll, going: Collection[str]) -> None:
+    def note(self, pairs: Iterable[tuple[Pod, Pod]], roll: Roll) -> None:
         """Note those of (victim, for whom) whose gang goes as a whole; one that loses its surplus can choose.
 
         Args:
             pairs: Who is asked to go now.
             roll: The gangs.
-            going: Pods made to go of which the watch does not show it yet.
         """
         mine: dict[Key, list[tuple[Pod, Pod]]] = {}
         for victim, pod in pairs:
             if (key := key_of(victim)) is not None:
                 mine.setdefault(key, []).append((victim, pod))
         for key, asked in mine.items():
-            leaving = sum(pod.uid in going and not pod.is_terminating for pod in roll.members(key))
             size = roll.size(key)
-            if size is None or roll.standing(key).placed - leaving - len(asked) < size:
+            if size is None or roll.standing(key).placed - len(asked) < size:
                 self._for.update({victim.uid: (victim, pod.uid) for victim, pod in asked})
 
     def rest(self, pods: Iterable[Pod], going: Collection[str]) -> Iterator[tuple[Pod, Pod]]:

@@ -239,9 +239,9 @@ class Together:
         """Note that a pod is being asked to go: nobody asks it again meanwhile."""
         self._ask_again_s[uid] = now_s + _REFUSED_PAUSE_S
 
-    def begins(self, pairs: Sequence[tuple[Pod, Pod]], now_s: float) -> None:
+    def begins(self, pairs: Sequence[tuple[Pod, Pod]]) -> None:
         """Note that (victim, for whom) are asked to go now: of gangs that go as a whole, until none is left."""
-        self._begun.note(pairs, self.roll, self.going(now_s))
+        self._begun.note(pairs, self.roll)
 
     def goes(self, uid: str, now_s: float) -> None:
         """Note that a pod goes."""

@@ -228,7 +228,7 @@ class Usher:
             why = f"the seat would not hold: {violations[0].rule}"
             self._give_up(replace(step, step=Step.GIVE_UP, detail=why, pause_s=_NOBODY_TO_GO_PAUSE_S))
             return
-        together.begins(step.victims, now_s)
+        together.begins(step.victims)
         for victim, preemptor in step.victims:
             if not together.may_ask(victim.uid, now_s):
                 continue  # with its gang, for another seat

@@ -14,7 +14,8 @@ from binpack.dra.desk import Desk
 from binpack.dra.floor import Floor
 from binpack.fit import devices_for, refusal
 from binpack.ledger import Ledger
-from binpack.preemption.choice import price
+from binpack.preemption.bonds import Asker, Bonds, Crew
+from binpack.preemption.choice import price, spared
 from binpack.preemption.propose import propose
 from binpack.preemption.seats import Seating, settle
 from binpack.tenants import Tenants
@@ -234,6 +235,34 @@ def test_what_goes_for_one_seat_is_not_asked_again_for_the_next():
     seats = [a_pod(f"p{p}", milli_cpu=5000, priority=p, seat=Berth(node="n1")) for p in (50, 9)]
     found = settled(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, seats)
     assert sorted(victim.name for one in found for victim in one.victims) == ["a", "b"]
+
+
+def bonds_of(*pods, spare=0):
+    return Bonds(lambda pod: Crew(running=pods, spare=spare))
+
+
+def names(pods):
+    return sorted(pod.name for pod in pods)
+
+
+ASKER = Asker(priority=9, sharers=frozenset(), gang=None)
+
+
+def test_who_is_spared_may_be_so_because_of_those_who_go_along():
+    a, b = (a_pod(name, gang="g") for name in "ab")
+    lone = a_pod("x")
+    along = bonds_of(a, b).along_with([a, b], ASKER)
+    assert names(spared([a, b, lone], lambda uids: len(uids) > 1, no_budgets, along=along)) == ["a", "b"]
+
+
+def test_no_gang_goes_for_one_of_its_own_for_who_shares_its_claims_or_by_the_thousand():
+    a, b = (a_pod(name, gang="g") for name in "ab")
+    assert names(bonds_of(a, b).along([a], ASKER)) == ["a", "b"]
+    assert bonds_of(a, b).along([a], replace(ASKER, gang=("default", "g"))) is None
+    assert bonds_of(a, b).along([a], replace(ASKER, sharers=frozenset([b.uid]))) is None
+    many = [a_pod(f"p{i}", gang="g") for i in range(257)]
+    assert bonds_of(*many).along(many[:1], ASKER) is None
+    assert bonds_of(*many, spare=1).along(many[:1], ASKER) == (many[0],)
 
 
 def test_a_seat_that_nobody_may_free_is_lost():

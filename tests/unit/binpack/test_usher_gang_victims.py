@@ -165,13 +165,17 @@ async def test_whoever_is_never_let_go_does_not_keep_a_free_seat_from_its_pod_fo
         assert len(asked(bridge)) < 20
 
 
-async def test_of_a_surplus_another_goes_where_one_is_not_let_go_and_no_more():
-    async with running([a_node("n0", gpus=2)]) as bridge:
+async def test_of_a_surplus_nobody_is_asked_again_once_another_leaves():
+    async with running([a_node("n0", milli_cpu=2000)]) as bridge:
         bridge.writer.answer("evict", Outcome.FAILED)
-        bridge.see(*(replace(member(0, 1), uid=f"uid-m{i}", name=f"m{i}", devices=(str(i),)) for i in range(2)))
-        bridge.see(urgent())
-        await bridge.pass_s(10)
-        assert len(set(asked(bridge))) == 1
+        bridge.see(*(a_pod(f"m{i}", milli_cpu=1000, node="n0", gang="g", gang_size=1) for i in range(2)))
+        bridge.see(a_pod("urgent", milli_cpu=1000, priority=9))
+        await bridge.pass_s(2)
+        (first,) = asked(bridge)
+        other = bridge.writer.pods["uid-m1" if first == "m0" else "uid-m0"]
+        bridge.see(replace(other, is_terminating=True))
+        await bridge.pass_s(20)
+        assert asked(bridge) == [first]
 
 
 @pytest.mark.parametrize("left", [[], [1], [1, 2]])
@@ -202,6 +206,12 @@ async def test_who_ended_well_is_missed_no_more():
         await bridge.pass_s(20)
         assert sorted(asked(bridge)) == ["m0", "m1", "x"]
 
+    async with running(NODES[:2]) as bridge:
+        ended = replace(member(2, 2, owner=job), phase=Phase.SUCCEEDED)
+        bridge.see(member(0, 2, owner=job), member(1, 2, owner=job), ended, urgent())
+        await bridge.pass_s(20)
+        assert len(asked(bridge)) == 1
+
 
 async def test_what_a_gang_frees_on_other_nodes_spares_others():
     nodes = [a_node("n0", gpus=1), a_node("n1", gpus=2)]
@@ -214,6 +224,18 @@ async def test_what_a_gang_frees_on_other_nodes_spares_others():
         bridge.lose("uid-m0", "uid-m1")
         await bridge.pass_s(2)
         assert {berth.node for berth in bridge.writer.said("pin")} == {"n0", "n1"}
+
+
+async def test_nobody_else_goes_for_a_seat_that_a_gang_frees_from_another_node():
+    async with running([a_node("n0", gpus=1), a_node("n1", milli_cpu=10_000)]) as bridge:
+        gang = {"gang": "g", "gang_size": 2}
+        bridge.see(a_pod("x", milli_cpu=5000, node="n1"), a_pod("m1", milli_cpu=5000, node="n1", **gang))
+        bridge.see(member(0, 2))
+        bridge.see(
+            a_pod("first", milli_cpu=5000, priority=9, seat=Berth(node="n1")), urgent(seat=SEAT, created_at_s=1.0)
+        )
+        await bridge.pass_s(2)
+        assert sorted(asked(bridge)) == ["m0", "m1"]
 
 
 async def test_a_gang_makes_nobody_of_its_own_go():
