@@ -14,9 +14,10 @@ from bench.openb.targets import Verdict
 LEGEND = (
     "Unallocated GPU in % of the capacity when the arrived GPU demand reaches 100 %; mean of seeds 42..51, +- spread "
     "between seeds. Columns of ours: the mix learnt from what has arrived; the mix given; learnt and up to 5 % of the "
-    "placed pods moved when an arrival fails (seeds 42..44; in brackets how many pods moved). FGD re-made: on our very "
-    "sequences. Published: the authors' files, mean of their ten shuffles. Bound: no method can leave less, refusing "
-    "and moving at will. Gap: ours above the bound, in % of what the published FGD is above it; learnt / moved"
+    "placed pods moved when an arrival fails (seeds 42..44, on default, gpuspec33 and gpushare100 all ten; in brackets "
+    "how many pods moved). FGD re-made: on our very sequences. Published: the authors' files, mean of their ten "
+    "shuffles. Bound: no method can leave less, refusing and moving at will. Gap: ours above the bound, in % of what "
+    "the published FGD is above it; learnt / moved"
 )
 HEADINGS = (
     "trace", "ours, learnt", "worst", "given", "5 % moved", "FGD re-made", *(f"{name}, published" for name in RIVALS),
