@@ -19,6 +19,7 @@ from fleet.pod import Berth, Pod
 from tests.support.builders import node_object, slice_object
 from tests.support.storm.api import CLAIMS, Key, Object, StormApi, split
 from tests.support.storm.cluster import ZONE, decoded
+from tests.support.storm.crews import Crews
 
 # Memory slices and legal starts of instances of an A100 with 80 GB (NVIDIA MIG user guide).
 _SLICES = {"1g.10gb": 1, "1g.20gb": 2, "2g.20gb": 2, "3g.40gb": 4, "4g.40gb": 4, "7g.80gb": 8}
@@ -55,6 +56,7 @@ class Referee:
         forged: Pods whose annotations somebody else wrote.
         placed: UIDs of pods that were let go since `spread` was last called; None = others were made to go meanwhile.
         begun: Gangs of which a member is placed: the others may follow one by one.
+        crews: Gangs of which members were made to go.
     """
 
     def __init__(self, api: StormApi) -> None:
@@ -64,6 +66,7 @@ class Referee:
         self.forged: set[Key] = set()
         self.placed: list[str] | None = []
         self.begun: set[str] = set()
+        self.crews = Crews(api)
         self._api = api
         self._by_planner: set[str] = set()
         self._seats: dict[Key, Pod] = {}
@@ -84,7 +87,7 @@ class Referee:
         if new is None:
             self.placed = None
             self.torn.add(before.gang)
-            if verb == "evict" and before.node_name and not self._api.is_late:
+            if verb == "evict" and before.node_name:
                 self._evicted(before)
             return
         after = decoded(new)
@@ -101,6 +104,7 @@ class Referee:
             elif after.candidates:
                 self._berth(after, after.candidates[0], "candidate")
             self._gang(after)
+            self.found += self.crews.seat_used(after.uid)
         if after.moving_to is not None and before.moving_to is None:
             self._by_planner.add(f"{after.uid}/moving")
             self._berth(after, after.moving_to, "move")
@@ -247,14 +251,25 @@ class Referee:
             self._say(f"{pod.key} is let go with {ready + 1} of {pod.gang_size} members of its gang seated")
 
     def _evicted(self, victim: Pod) -> None:
-        """Nobody goes but for a seat that is written, of somebody more important, and that it stands in the way of."""
+        """Nobody goes but for a seat that is written, of somebody more important, in whose way he or his gang is."""
         if victim.moving_by:
             return
-        objects = [self._api.objects[paths.PODS], self._api.seen[paths.PODS]]
-        seats = [pod for known in objects for obj in known.values() if _has_seat(pod := decoded(obj), victim.node_name)]
-        seats += [pod for key, pod in self._seats.items() if key in objects[1] and _has_seat(pod, victim.node_name)]
-        if not any(pod.priority > victim.priority for pod in seats):
+        seats = self._seats_above(victim.priority)
+        if victim.gang:
+            self.found += self.crews.evicted(victim, seats, is_late=self._api.is_late)
+        elif victim.node_name not in seats and not self._api.is_late:
             self._say(f"{victim.key} is evicted from {victim.node_name} and nobody has a seat there")
+
+    def _seats_above(self, priority: int) -> dict[str, list[Pod]]:
+        """Return by node the pods above a priority with a seat there, as it is, was shown, or was written last."""
+        shown = self._api.seen[paths.PODS]
+        pods = [decoded(obj) for known in (self._api.objects[paths.PODS], shown) for obj in known.values()]
+        pods += [pod for key, pod in self._seats.items() if key in shown]
+        found: dict[str, list[Pod]] = {}
+        for pod in pods:
+            if pod.seat is not None and pod.priority > priority:
+                found.setdefault(pod.seat.node, []).append(pod)
+        return found
 
     def _claim(self, key: Key, old: Object, new: Object) -> None:
         """No device is given to two claims."""
@@ -356,10 +371,6 @@ def _counts(spread: Spread, pod: Pod) -> bool:
 def _tolerates(pod: Pod, node: Node) -> bool:
     hard = [taint for taint in node.taints if taint.effect != "PreferNoSchedule"]
     return all(any(one.tolerates(taint) for one in pod.constraints.tolerations) for taint in hard)
-
-
-def _has_seat(pod: Pod, node: str) -> bool:
-    return pod.seat is not None and pod.seat.node == node
 
 
 def _shows(pod: Pod | None, held: Held) -> bool:

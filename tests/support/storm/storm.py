@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -22,7 +23,8 @@ from binpack.ledger import Ledger
 from binpack.solver.instance import Budget
 from binpack.solver.question import Answer, Question
 from binpack.solver.solve import solve
-from fleet.kube import paths
+from fleet import loop
+from fleet.kube import paths, reflector
 from fleet.kube.decode import node_from
 from fleet.pod import Pod
 from tests.support.builders import node_object, slice_object
@@ -86,10 +88,13 @@ class Storm:
             moves=MovesSettings(mode=self.rng.choice(("off", "act", "act")), waits_s=5.0, every_s=20.0),
         )
         self._crashes = _Crashes()
-        # Moves are looked for in this very process: a run must be had again.
+        # A run must be had again: moves are looked for in this very process, and pauses are drawn from the seed.
+        seeded = SimpleNamespace(Random=lambda _: Random(seed))
         self._patches = [
             patch.object(service, "Proposer", partial(service.Proposer, aside=_here, solves=False)),
             patch.object(service, "SolverProcess", partial(_Thinker, self.rng)),
+            patch.object(reflector, "random", seeded),
+            patch.object(loop, "random", seeded),
         ]
         self._registry = CollectorRegistry()
         self._planner: Planner | None = None
@@ -125,6 +130,7 @@ class Storm:
             with suppress(asyncio.CancelledError):
                 await self._lead
             await settle()
+        self.referee.crews.leader_died()
         self.api.forget_planner()
 
     @property
@@ -199,6 +205,7 @@ class Storm:
         idle = self.referee.writes - before
         assert idle < 100, f"{idle} writes in a minute in which nothing happened"
         stuck = [*self._stuck(), *self._apart(), *self._half_gangs(), *self._unfinished()]
+        stuck += self.referee.crews.at_rest()
         assert not stuck, "\n".join([*self.said[-40:], *stuck])
 
     def _stuck(self) -> list[str]:
