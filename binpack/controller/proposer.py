@@ -15,7 +15,7 @@ from binpack.controller.move_search import MoveSearch
 from binpack.controller.mover import Mover, Order
 from binpack.controller.past_moves import PastMoves
 from binpack.controller.permits import Permits
-from binpack.controller.prospect import Terms
+from binpack.controller.prospect import Terms, Wanted, still_wanted
 from binpack.controller.rolls import gangs_without_room
 from binpack.controller.workloads import Workloads
 from binpack.controller.world import World
@@ -24,7 +24,7 @@ from binpack.moving import afresh
 from binpack.relocation.candidates import openings_to_free, service_of
 from binpack.relocation.record import Way
 from binpack.relocation.ways import Refused
-from binpack.repack.values import Goal, MakeRoom, Move, MovePlan, Verdict
+from binpack.repack.values import FreeDevices, MakeRoom, Move, MovePlan, Verdict
 from binpack.solver.here import solver
 from binpack.solver.instance import Budget
 from fleet.clock import Clock
@@ -130,9 +130,9 @@ class Proposer:
             return
         if not self._budgets.is_known:
             return
-        goal, why = self._goal(now_s)
+        goal = self._goal(now_s)
         if goal is not None:
-            await self._pursue(goal, why)
+            await self._pursue(goal)
 
     def _awaited(self) -> frozenset[str]:
         """Return the waiting pods that moves are being made for, or will be: nobody else need make room for them."""
@@ -142,21 +142,17 @@ class Proposer:
 
     # -- what for ------------------------------------------------------------------------------------------------
 
-    def _goal(self, now_s: float) -> tuple[Goal | None, str]:
+    def _goal(self, now_s: float) -> Wanted | None:
         self._asked_s = {uid: at_s for uid, at_s in self._asked_s.items() if now_s - at_s < _ASK_AGAIN_S}
         unit = self._waiting_gang() or self._waiting_pods(now_s)
         if unit:
             self._asked_s.update(dict.fromkeys((pod.uid for pod in unit), now_s))
-            is_gang = bool(unit[0].gang)
-            what = f"gang {unit[0].gang}" if is_gang else unit[0].key
-            others = f" and {len(unit) - 1} others" if len(unit) > 1 and not is_gang else ""
-            return MakeRoom(pods=tuple(unit), is_gang=is_gang), f"makes room for {what}{others}"
+            return MakeRoom(pods=tuple(unit), is_gang=bool(unit[0].gang))
         if now_s < self._scheduled_s:
-            return None, ""
+            return None
         self._scheduled_s = now_s + self._settings.every_s
         states = self._world.nodes.serving().values()
-        goal = openings_to_free(states, self._settings.free_openings, self._settings.free_devices)
-        return goal, "" if goal is None else f"frees {goal.devices} devices of one node"
+        return openings_to_free(states, self._settings.free_openings, self._settings.free_devices)
 
     def _waiting_pods(self, now_s: float) -> Sequence[Pod]:
         found = [
@@ -178,15 +174,17 @@ class Proposer:
 
     # -- which ---------------------------------------------------------------------------------------------------
 
-    async def _pursue(self, goal: Goal, why: str) -> None:
+    async def _pursue(self, aim: Wanted) -> None:
         """Find moves; have them made where they may be, each by a way that its workload allows."""
         for _ in range(_TRIES):
-            plan = await self._search.moves_for(goal)
-            if plan is None:
+            goal = still_wanted(self._world, aim)
+            plan = await self._search.moves_for(goal) if goal is not None else None
+            if goal is None or plan is None:
                 return
             if why_not := self._search.why_outdated(goal, plan):
                 log.info("moves were found, and the cluster had gone on: %s", why_not)
                 continue
+            why = _purpose(goal)
             if not plan.moves:
                 log.info("no moves: %s, %s", plan.verdict.value, plan.detail)
                 return
@@ -267,6 +265,15 @@ class Proposer:
         """Return False while as many replicas of the service are moved as may be at a time."""
         most = max([self._settings.per_service, *(one.allowed for one in self._budgets.of(pod))])
         return self._past.count(service_of(pod)) < most and not self._world.moves.is_surging(pod)
+
+
+def _purpose(goal: Wanted) -> str:
+    if isinstance(goal, FreeDevices):
+        return f"frees {goal.devices} devices of one node"
+    first, others = goal.pods[0], len(goal.pods) - 1
+    if goal.is_gang:
+        return f"makes room for gang {first.gang}"
+    return f"makes room for {first.key}" + (f" and {others} others" if others else "")
 
 
 def _why(move: Move, plan: MovePlan, why: str) -> str:

@@ -7,7 +7,7 @@ against what is known then.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binpack.check_moves import check_moves
 from binpack.config import MovesSettings
@@ -16,9 +16,11 @@ from binpack.controller.world import World
 from binpack.relocation.candidates import allowed_at_a_time, movables
 from binpack.repack.large import Solve
 from binpack.repack.propose import propose
-from binpack.repack.values import Goal, MakeRoom, Movable, MoveBudget, MovePlan, PastMove
+from binpack.repack.values import FreeDevices, Goal, MakeRoom, Movable, MoveBudget, MovePlan, PastMove
 from fleet.budget import DisruptionBudget
 from fleet.pod import Pod
+
+Wanted = MakeRoom | FreeDevices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,7 @@ def outdated(world: World, goal: Goal, plan: MovePlan, terms: Terms) -> str:
         return ""
     waiting = goal.pods if isinstance(goal, MakeRoom) else ()
     for one in waiting:
-        now = world.pods.get(one.uid)
-        if now is None or one.uid in world.away or wish(now) != wish(one):
+        if not _waits(world, one):
             return f"{one.key} waits no more, or for something else"
     names = {berth.node for move in plan.moves for berth in (move.source, move.target)}
     names |= {placement.berth.node for placement in plan.placements}
@@ -82,6 +83,20 @@ def outdated(world: World, goal: Goal, plan: MovePlan, terms: Terms) -> str:
         return ""
     first = violations[0]
     return f"{first.rule} for {first.pod_uid} on {first.node}"
+
+
+def still_wanted(world: World, goal: Wanted) -> Wanted | None:
+    """Return a goal without those who wait no more; None = nobody is left, or a gang is not whole."""
+    if not isinstance(goal, MakeRoom):
+        return goal
+    pods = tuple(pod for pod in goal.pods if _waits(world, pod))
+    is_over = not pods or (goal.is_gang and len(pods) < len(goal.pods))
+    return None if is_over else replace(goal, pods=pods)
+
+
+def _waits(world: World, pod: Pod) -> bool:
+    now = world.pods.get(pod.uid)
+    return now is not None and pod.uid not in world.away and wish(now) == wish(pod)
 
 
 def _budget(may_move: Sequence[Movable], terms: Terms) -> MoveBudget:

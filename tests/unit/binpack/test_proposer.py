@@ -429,6 +429,31 @@ async def test_moves_for_a_pod_that_is_gone_by_then_are_dropped():
     assert not yard.mover.orders
 
 
+async def test_who_goes_while_moves_are_looked_for_leaves_the_others_theirs():
+    yard = Yard()
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    other = a_pair("other")
+    yard.wait(a_pair(), other)
+    yard.meanwhile.append(lambda: yard.forget(other))
+    await yard.turn()
+    await yard.turn(2.0)
+    assert yard.figure("move_searches_total", outcome="Outdated") == 1
+    (order,) = yard.mover.orders
+    assert order.why.startswith("makes room for default/big;")
+
+
+async def test_for_who_is_gone_nothing_is_looked_for_again():
+    yard = Yard()
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    pod = a_pair()
+    yard.wait(pod)
+    yard.meanwhile.append(lambda: yard.forget(pod))
+    await yard.turn()
+    assert yard.figure("move_search_seconds_count") == 1
+
+
 async def test_a_search_that_is_lost_costs_an_answer_and_is_counted():
     yard = Yard()
     yard.serve("a", "n0")
