@@ -45,5 +45,6 @@ def run() -> None:
         click.echo(f"berthmaster: {plain(str(error))}", err=True)
         sys.exit(1)
     except OSError as error:  # of a disk that is full, say, under a file that the output goes to
-        click.echo(f"berthmaster: {plain(error.strerror or str(error))}", err=True)
+        about = f"{error.filename}: " if error.filename else ""
+        click.echo(f"berthmaster: {plain(about + (error.strerror or str(error)))}", err=True)
         sys.exit(1)

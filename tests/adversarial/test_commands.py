@@ -26,6 +26,16 @@ def test_a_full_disk_is_an_error_in_one_line() -> None:
     assert said.splitlines()[-1] == "berthmaster: No space left on device"
 
 
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    program = "from berthmaster import root; root.root = lambda: open({!r}); root.run()"
+    place = str(tmp_path / "file" / "below")
+    done = subprocess.run(
+        [sys.executable, "-c", program.format(place)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, f"berthmaster: {place}: Not a directory\n")
+
+
 @pytest.mark.parametrize(
     "row",
     [
