@@ -68,7 +68,7 @@ class _Order(Trial):
     def disorders(self, placed: Sequence[OnWay], before: Sequence[OnWay]) -> Iterator[Violation]:
         way = [*before, *placed]
         mine = {pod.uid for pod, _ in placed}
-        for pod, name in way:
+        for pod, name in filter(lambda one: _minds(one[0]), way):
             node = self._register.nodes[name]
             others = [(other, at) for other, at in way if other.uid != pod.uid]
             for spread in filter(_is_checked, pod.guest.spreads):
