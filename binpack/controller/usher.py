@@ -51,6 +51,10 @@ _NOBODY_TO_GO_PAUSE_S = 10.0
 _UNITS_PER_LOOK = 2
 _PAUSE_PER_WORK = 4.0  # what seats cost takes a fifth of the time at most
 _PAUSE_PER_EFFORT = 20.0  # what took long is not looked for again at once: everybody else waits meanwhile
+# Gangs are planned without a break for so long at most: pins, watches and the lease wait meanwhile. The others follow
+# within a second; and all that wait take half of the time at most, so that each has its turn.
+_LONGEST_LOOK_S = 1.0
+_PAUSE_PER_EFFORT_OF_ALL = 2.0
 
 
 class Usher:
@@ -102,7 +106,10 @@ class Usher:
         """Place gangs that are due; those alone that outrank the priority `above`, if it is given."""
         world = self._world
         call_rolls(world)
-        for key in gangs_due(world, self._clock.monotonic_s()):
+        began_s = self._clock.monotonic_s()
+        for key in gangs_due(world, began_s):
+            if self._clock.monotonic_s() - began_s >= _LONGEST_LOOK_S:
+                break
             unit = world.together.roll.standing(key).unit
             if above is not None and min(pod.priority for pod in unit) < above:
                 break
@@ -128,7 +135,9 @@ class Usher:
             return
         self._metrics.gangs.labels("without-room").inc()
         self._world.together.without_room.add(key)
-        pause_s = max(0.0 if answer.is_proven else _UNPROVEN_PAUSE_S, _PAUSE_PER_EFFORT * (now_s - began_s))
+        waiting = len(self._world.together.without_room | self._world.together.due)
+        pause_s = max(_PAUSE_PER_EFFORT, _PAUSE_PER_EFFORT_OF_ALL * waiting) * (now_s - began_s)
+        pause_s = max(0.0 if answer.is_proven else _UNPROVEN_PAUSE_S, pause_s)
         if pause_s > 1.0:
             self._world.together.rest(key, now_s + pause_s)
         for unplaced in answer.unplaced:

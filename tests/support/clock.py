@@ -71,8 +71,12 @@ class ManualClock:
                 self._monotonic_s = max(self._monotonic_s, due_s)
                 wake.set_result(None)
                 await settle()
-        self._monotonic_s = target_s
+        self._monotonic_s = max(self._monotonic_s, target_s)
         await settle()
+
+    def spend(self, seconds: float) -> None:
+        """Move on while somebody computes: nobody wakes meanwhile."""
+        self._monotonic_s += seconds
 
     def step(self, epoch_seconds: float) -> None:
         """Set the epoch clock forward or back, as NTP may; the monotonic one does not notice."""

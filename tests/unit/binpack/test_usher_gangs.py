@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from dataclasses import replace
+from itertools import chain
 
+from binpack.controller import usher
 from binpack.controller.writer import Outcome
+from binpack.gangs.place import Refusal
 from binpack.gangs.roll import Group
 from fleet import labels
-from fleet.plan import Reason
+from fleet.plan import Reason, Unplaced
 from fleet.pod import Berth, Phase
 from tests.support.builders import a_node, a_pod
 from tests.support.planning import LOST, running
@@ -300,3 +305,44 @@ async def test_two_gangs_of_one_turn_are_seated_beside_each_other():
         await bridge.pass_s(2)
         assert bridge.writer.said("unseat") == []
         assert len(pinned(bridge)) == 8
+
+
+def is_costly(monkeypatch, bridge):
+    """Let no gang fit, which takes long to find out; return who was tried, by the round of the event loop."""
+    tried, loop = [[]], asyncio.get_running_loop()
+
+    def go_round():
+        if tried[-1]:
+            tried.append([])
+        loop.call_soon(go_round)
+
+    def plan_gang(world, unit):
+        bridge.clock.spend(0.4)
+        tried[-1].append(unit[0].gang)
+        refused = (Unplaced(pod_uid=pod.uid, reason=Reason.GANG_DOES_NOT_FIT) for pod in unit)
+        return Refusal(unplaced=tuple(refused), fitted=0, is_proven=True), ()
+
+    loop.call_soon(go_round)
+    monkeypatch.setattr(usher, "plan_gang", plan_gang)
+    return tried
+
+
+async def test_between_gangs_that_take_long_pins_and_watches_and_the_lease_have_their_turn(monkeypatch):
+    async with running(nodes(1)) as bridge:
+        tried = is_costly(monkeypatch, bridge)
+        bridge.see(*(member(f"p{i}", gang=f"g{i}", size=1) for i in range(12)))
+        await bridge.pass_s(15)
+        assert max(map(len, tried)) <= 3
+        assert set(chain(*tried)) == {f"g{i}" for i in range(12)}
+
+
+async def test_each_of_many_gangs_that_take_long_has_its_turn(monkeypatch):
+    async with running(nodes(1)) as bridge:
+        tried = is_costly(monkeypatch, bridge)
+        bridge.see(*(member(f"p{i}", gang=f"g{i}", size=1, created_at_s=float(i)) for i in range(40)))
+        for number in range(120):
+            bridge.add_nodes(a_node(f"more{number}", gpus=1))  # room appears, and they are due again
+            await bridge.pass_s(1)
+        times = Counter(chain(*tried))
+        assert len(times) == 40
+        assert min(times.values()) >= 2
