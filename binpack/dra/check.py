@@ -108,10 +108,11 @@ def claims_after(claims: Mapping[str, ResourceClaim], going: frozenset[str]) -> 
     """Return the claims as they are once these pods are gone: the last one's going frees what it was reserved for."""
     if not going:
         return claims
+    leaving = {("", "pods", uid) for uid in going}
 
     def is_freed(claim: ResourceClaim) -> bool:
         users = {(one.group, one.resource, one.uid) for one in claim.reserved_for}
-        return bool(users) and users <= {("", "pods", uid) for uid in going}
+        return bool(users) and users <= leaving
 
     return {
         uid: replace(claim, allocation=None, reserved_for=()) if is_freed(claim) else claim

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from binpack.dra.check import DeviceRule, Published, check_claims
+from binpack.dra.check import DeviceRule, Published, check_claims, claims_after
 from fleet.constraints import NodeTerm, Requirement
 from fleet.dra import Allocation, ClaimChoice, DeviceClass, DeviceResult, DeviceTaint, TaintRule
 from fleet.plan import Placement, Plan
@@ -161,3 +161,20 @@ def test_what_is_kept_for_a_seat_counts_against_everybody_else(rule, claim, resu
     plan = Plan(placements=(Placement(pod_uid="p", berth=Berth(node="n", choices=(choice,))),))
     found = {one.rule for one in check_claims(plan, [a_claimant("p", "c")], published)}
     assert found == ({rule} if rule is not None else set())
+
+
+class Counted(frozenset):
+    """Uids that count how often somebody goes through all of them."""
+
+    times = 0
+
+    def __iter__(self):
+        type(self).times += 1
+        return super().__iter__()
+
+
+def test_what_is_free_after_many_have_gone_costs_as_much_as_there_are_claims_and_pods() -> None:
+    claims = {f"c{i}": a_claim(f"c{i}", **given("n", "plain", pods=(f"p{i}",))) for i in range(50)}
+    after = claims_after(claims, Counted(f"p{i}" for i in range(0, 50, 2)))
+    assert [uid for uid, claim in after.items() if claim.allocation is None] == [f"c{i}" for i in range(0, 50, 2)]
+    assert Counted.times == 1
