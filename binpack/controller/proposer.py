@@ -243,6 +243,9 @@ class Proposer:
             elif await self._mover.begin(Order(pod=pod, target=order.target, way=way, why=order.why)):
                 self._past.began(pod, order.target.node, now_s)
                 self._metrics.moves_proposed.labels("Begun").inc()
+            else:
+                self._orders = []  # the others may wait for the room that it was to leave
+                return
         self._orders = later
 
     def _as_it_is(self, order: Ordered) -> Pod | None:

@@ -40,9 +40,13 @@ class Mover:
 
     def __init__(self, see):
         self.orders = []
+        self.refuses, self.refused = False, 0
         self._see = see
 
     async def begin(self, order):
+        if self.refuses:
+            self.refused += 1
+            return False
         self.orders.append(order)
         self._see(replace(order.pod, moving_to=order.target, moving_by=format_way(order.way)))
         return True
@@ -376,6 +380,22 @@ async def test_orders_whose_pod_is_gone_are_dropped():
     await yard.turn(2.0)
     assert not yard.mover.orders
     assert not yard.proposer._orders
+
+
+async def test_a_move_that_could_not_be_begun_voids_the_others_and_is_looked_for_anew():
+    yard = Yard(nodes=4)
+    for number, name in enumerate("abcd"):
+        yard.serve(name, f"n{number}", service=name)
+    yard.wait(a_pair(), a_pair("other"))
+    await yard.turn()
+    planned = len(yard.proposer._orders)
+    yard.mover.refuses = True
+    await yard.turn(2.0)
+    assert (planned, yard.mover.refused, yard.proposer._orders) == (2, 1, [])
+    yard.mover.refuses = False
+    await yard.turn(61.0)
+    await yard.turn(2.0)
+    assert len(yard.mover.orders) == 2
 
 
 async def test_a_gang_that_was_tried_and_did_not_fit_has_moves_made_for_it_as_a_whole():
