@@ -46,7 +46,7 @@ def main() -> int:
         f"from {grown['nodes'][0]} to {grown['nodes'][1]} nodes"
     )
     batches = []
-    for count, solve_s, target_s, urgent_ratio in ((500, 0.2, 1.0, 0.1), (3_000, 0.4, 3.0, 0.0)):
+    for count, solve_s, target_s, urgent_ratio in ((500, 0.2, 1.0, 0.1), (3_000, 0.8, 3.0, 0.0)):
         found = batch.measure(
             5_000, count, runs=given.runs, solve_s=solve_s, target_s=target_s, urgent_ratio=urgent_ratio
         )

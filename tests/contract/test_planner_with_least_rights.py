@@ -8,6 +8,8 @@ import pytest
 
 from berthmaster.local.cluster import Cluster
 from fleet import labels
+from fleet.kube import paths
+from fleet.kube.patches import APPLY_PATCH
 from tests.support.cluster import kubectl
 from tests.support.quay import Quay
 
@@ -36,11 +38,17 @@ async def test_each_acts_as_its_own_account_and_was_never_denied(quay: Quay, har
 
 
 async def test_the_planner_wrote_as_itself(quay: Quay) -> None:
-    await quay.add_pod("placed", {labels.GPU_MILLI: "10"})
-    pod = await quay.bound("placed")
+    """Of a pod that somebody applied the API server keeps who wrote what; of others the pin ends that record."""
+    pod = quay.pod_json("placed", {labels.GPU_MILLI: "10"})
+    path = paths.pod(quay.namespace, "placed")
+    somebody = {"fieldManager": "somebody"}
+    await quay.client.request("PATCH", path, params=somebody, body=json.dumps(pod).encode(), content_type=APPLY_PATCH)
+    found = await quay.bound("placed")
     managers = {
         field["manager"]
-        for field in pod["metadata"]["managedFields"]
+        for field in found["metadata"]["managedFields"]
         if f"f:{labels.DEVICES}" in json.dumps(field["fieldsV1"])
     }
     assert managers == {labels.FIELD_MANAGER}
+    await quay.add_pod("made", {labels.GPU_MILLI: "10"})
+    assert "managedFields" not in (await quay.bound("made"))["metadata"]
