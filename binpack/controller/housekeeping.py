@@ -77,6 +77,7 @@ class Housekeeping:
         if world.refresh():
             self._wake()
         look_again(world, now_s, most_wishes=_LOOK_AGAIN_WISHES, older_than_s=_LOOK_AGAIN_S)
+        world.together.forget_past(now_s)
         world.together.called |= world.together.short
         call_rolls(world)
         self._usher.settle()

@@ -136,6 +136,11 @@ class Together:
             del self._rest_until_s[what]
         return until_s is not None and now_s < until_s
 
+    def forget_past(self, now_s: float) -> None:
+        """Drop what is over by time alone, of gangs and nodes that are gone as well."""
+        self._rest_until_s = {what: until_s for what, until_s in self._rest_until_s.items() if until_s > now_s}
+        self._shunned_until_s = {name: until_s for name, until_s in self._shunned_until_s.items() if until_s > now_s}
+
     # -- seats -------------------------------------------------------------------------------------------------
 
     @property

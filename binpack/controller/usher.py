@@ -98,7 +98,7 @@ class Usher:
         self._preempts = preempts
         self._may_break = may_break
         self._settles_at_s = self._preempts_at_s = float("-inf")
-        self._tries = Counter[Key | None]()  # to allocate the claims of a gang, in a row
+        self._tries = Counter[Key]()  # to allocate the claims of a gang, in a row
 
     # -- decisions ---------------------------------------------------------------------------------------------
 
@@ -300,13 +300,15 @@ class Usher:
         world = self._world
         outcome, detail = await self._carrier.allot_unit(seats)
         first = seats[0][0]
-        key = key_of(first)
+        key: Key = (first.namespace, first.gang)
         if outcome is Outcome.DONE:
             self._tries.pop(key, None)
             await self._write_seats([(pod, replace(berth, choices=())) for pod, berth in seats])
             return
         log.info("gang of %s did not get its devices: %s (%s)", first.key, outcome.value, detail)
         self._tries[key] += 1
+        for gone in [one for one in self._tries if one != key and not world.together.roll.members(one)]:
+            del self._tries[gone]
         world.together.rest(key, self._clock.monotonic_s() + backoff_s(FIRST_PAUSE_S, self._tries[key]))
         for pod, _ in seats:
             world.again(pod.uid)

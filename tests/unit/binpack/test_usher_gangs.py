@@ -346,3 +346,15 @@ async def test_each_of_many_gangs_that_take_long_has_its_turn(monkeypatch):
         times = Counter(chain(*tried))
         assert len(times) == 40
         assert min(times.values()) >= 2
+
+
+async def test_of_gangs_that_are_gone_nothing_is_remembered(monkeypatch):
+    async with running(nodes(1)) as bridge:
+        is_costly(monkeypatch, bridge)
+        for number in range(5):
+            bridge.see(member("p", gang=f"g{number}", size=1, uid=f"u{number}"))
+            await bridge.pass_s(2)
+            bridge.lose(f"u{number}")
+        assert bridge.world.together._rest_until_s
+        await bridge.pass_s(60)
+        assert not bridge.world.together._rest_until_s
