@@ -82,11 +82,10 @@ def test_pods_that_leave() -> None:
         for one in result("lifetimes")["summary"]
         if one["trace"] == "default"
     }
-    month, day = found[30.0, 1.0, "berthmaster"], "pods that leave, one day"
     for name in ("pending_gpu_hours_total_of_fgd", "stranded_gpu_hours_of_fgd"):
-        assert says("pods that leave, 30 days", 100 * month[name], 0), name
-    for load in (0.9, 1.0):
-        assert says(day, 100 * found[1.0, load, "ours+moves"]["stranded_gpu_hours_of_fgd"], 0), load
+        assert says("pods that leave, 30 days", 100 * found[30.0, 1.0, "berthmaster"][name], 0), name
+        for load in (0.9, 1.0):
+            assert says("pods that leave, with moves", 100 * found[30.0, load, "ours+moves"][name], 0), (name, load)
 
 
 def test_replicas_apart() -> None:
