@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 import uvloop
 
+from binpack.controller import aside as module
 from binpack.controller.aside import Lost, aside
 from tests.support.clock import settle
 from tests.support.eventually import eventually
@@ -115,10 +119,107 @@ def test_it_runs_under_uvloop():
         runner.run(main())
 
 
-async def test_where_no_process_can_be_made_there_is_no_answer(monkeypatch):
-    def refused() -> int:
-        raise OSError(11, "Resource temporarily unavailable")
+def takes_at_once() -> bytes:
+    return bytes(1 << 30)[:1]
 
-    monkeypatch.setattr(os, "fork", refused)
-    with pytest.raises(Lost, match="temporarily"):
-        await aside(lambda: b"", PATIENT_S)
+
+def takes_bit_by_bit() -> bytes:
+    hoard = []
+    while len(hoard) << 20 < 1 << 30:
+        hoard.append(b"x" * (1 << 20))
+    return b"all of it"
+
+
+@pytest.mark.parametrize("takes", [takes_at_once, takes_bit_by_bit])
+async def test_work_that_takes_too_much_memory_is_lost_and_nobody_else_is(takes):
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(Lost, match=r"MemoryError|died"):
+        await aside(takes, PATIENT_S)
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    await _childless()
+
+
+async def test_what_this_process_has_already_does_not_count_and_some_more_may_be_taken(monkeypatch):
+    had = bytearray(64 << 20)
+    monkeypatch.setattr(module, "_MORE_BYTES", 32 << 20)
+    assert await aside(lambda: bytes(16 << 20)[:1] + had[:1], PATIENT_S) == b"\0\0"
+    with pytest.raises(Lost, match="MemoryError"):
+        await aside(lambda: bytes(48 << 20)[:1], PATIENT_S)
+
+
+async def test_a_lower_limit_that_an_operator_has_set_stays(monkeypatch):
+    def soft() -> bytes:
+        return str(resource.getrlimit(resource.RLIMIT_DATA)).encode()
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 40, 1 << 41))
+    seen, set_to = await aside(soft, PATIENT_S), []
+    assert seen == b"(1099511627776, 2199023255552)"
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: set_to.append(limits))
+    for most_bytes in (1 << 39, 1 << 50):
+        module._limit_data(most_bytes)
+    assert set_to == [(1 << 39, 1 << 41), (1 << 40, 1 << 41)]
+
+
+@pytest.mark.parametrize(("call", "why"), [("pipe", "no pipe"), ("fork", "no process"), ("pidfd_open", "watched")])
+async def test_where_descriptors_or_processes_have_run_out_nothing_stays_behind(call, why, monkeypatch):
+    def refused(*_: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    before = _opened()
+    monkeypatch.setattr(os, call, refused)
+    with pytest.raises(Lost, match=f"{why}.*Too many open files"):
+        await aside(hangs, PATIENT_S)
+    assert _has_no_child()
+    assert _opened() == before
+
+
+@pytest.mark.parametrize(("work", "wall_s"), [(lambda: b"", PATIENT_S), (fails, PATIENT_S), (dies, 60.0), (hangs, 0.1)])
+async def test_no_descriptor_stays_open(work, wall_s):
+    before = _opened()
+    with contextlib.suppress(Lost):
+        await aside(work, wall_s)
+    await _childless()
+    await settle()
+    assert _opened() == before
+
+
+def _opened() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+ORPHAN = """
+import asyncio, os, sys, time
+from binpack.controller.aside import aside
+
+def work():
+    os.write(1, b"%d\\n" % os.getpid())
+    time.sleep(60)
+
+async def main():
+    asyncio.create_task(aside(work, 60.0))
+    await asyncio.to_thread(sys.stdin.readline)
+    os._exit(1)
+
+asyncio.run(main())
+"""
+
+
+async def test_the_copy_ends_with_its_parent_however_that_ends():
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", ORPHAN, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert parent.stdin
+    assert parent.stdout
+    copy = int(await parent.stdout.readline())
+    assert _runs(copy)
+    parent.stdin.close()
+    await eventually(lambda: asyncio.to_thread(_runs, copy), lambda runs: not runs, what="the copy has ended")
+    assert await parent.wait() == 1
+
+
+def _runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
