@@ -18,7 +18,7 @@ from fleet.clock import Clock
 
 log = logging.getLogger(__name__)
 
-_WALL_S = 120.0
+_SOLVER_RATIO = 0.5  # of the time that is left: the search without the solver has the rest
 _encoder = msgspec.msgpack.Encoder()
 _plans = msgspec.msgpack.Decoder(MovePlan)
 
@@ -52,24 +52,31 @@ class MoveSearch:
         self._solve = solve
         self._aside = aside
 
-    async def moves_for(self, goal: Goal) -> MovePlan | None:
+    async def moves_for(self, goal: Goal, until_s: float) -> MovePlan | None:
         """Return the moves found, of the world as it is when this is called; None = there is no answer.
 
         Where a search with the solver brings none, the one without it may: its answer comes without a bound.
+
+        Args:
+            goal: What the moves are for.
+            until_s: Monotonic; by then there is an answer, or none is waited for.
         """
         for solve in dict.fromkeys((self._solve, None)):
+            left_s = until_s - self._clock.monotonic_s()
+            if left_s <= 0.0:
+                break
             try:
-                return await self._answer(goal, solve)
+                return await self._answer(goal, solve, left_s if solve is None else _SOLVER_RATIO * left_s)
             except (Lost, msgspec.DecodeError) as error:
                 self._metrics.move_searches.labels("Lost").inc()
                 log.warning("a search for moves brought no answer: %s", error)
         return None
 
-    async def _answer(self, goal: Goal, solve: Solve | None) -> MovePlan:
+    async def _answer(self, goal: Goal, solve: Solve | None, wall_s: float) -> MovePlan:
         started_s = self._clock.monotonic_s()
         self._world.refresh()
         work = partial(moves_towards, self._world, goal, self._terms(), started_s, solve)
-        said = await self._aside(lambda: packed(work()), _WALL_S)
+        said = await self._aside(lambda: packed(work()), wall_s)
         self._metrics.move_search_s.observe(self._clock.monotonic_s() - started_s)
         return unpacked(said)
 

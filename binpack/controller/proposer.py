@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 _PERIOD_S = 2.0
 _ASK_AGAIN_S = 60.0  # for the same pods, unless a move has ended since
 _TRIES = 4
+_WALL_S = 120.0  # for all tries together: nothing else is looked for meanwhile
 _MOST_WAITING = 16
 _ORDER_WAITS_S = 1800.0
 # Of one neighbourhood; three are looked at, and loading OR-Tools takes half a second.
@@ -107,22 +109,30 @@ class Proposer:
         self._made_for = MadeFor(world.ledger)
 
     async def run(self) -> None:
-        """Propose until cancelled."""
+        """Propose until cancelled; that moves are over is seen however long others are looked for."""
 
         def failed(_: Exception) -> None:
             self._metrics.faults.labels("propose").inc()
 
-        await every(Rhythm(period_s=_PERIOD_S), self.turn, self._clock, name="proposing moves", failed=failed)
+        rhythm = Rhythm(period_s=_PERIOD_S)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(every(rhythm, self.turn, self._clock, name="proposing moves", failed=failed))
+            group.create_task(every(rhythm, self.watch, self._clock, name="watching moves", failed=failed))
 
     async def turn(self) -> None:
         """Begin the moves whose room is there; look for others where there is a reason to."""
+        await self.watch()
+        try:
+            await self._go_on(self._clock.monotonic_s())
+        finally:
+            self._world.waiting.expect(self._awaited())
+
+    async def watch(self) -> None:
+        """See which moves are over; pods that none is made for any more need not be held back from a hand-over."""
         now_s = self._clock.monotonic_s()
         if self._past.look(self._world.moves.open(now_s), now_s):
             self._asked_s.clear()  # what could not be moved beside one that has ended may be now
-        try:
-            await self._go_on(now_s)
-        finally:
-            self._world.waiting.expect(self._awaited())
+        self._world.waiting.expect(self._awaited())
 
     async def _go_on(self, now_s: float) -> None:
         if self._orders:
@@ -176,9 +186,10 @@ class Proposer:
 
     async def _pursue(self, aim: Wanted) -> None:
         """Find moves; have them made where they may be, each by a way that its workload allows."""
+        until_s = self._clock.monotonic_s() + _WALL_S
         for _ in range(_TRIES):
             goal = still_wanted(self._world, aim)
-            plan = await self._search.moves_for(goal) if goal is not None else None
+            plan = await self._search.moves_for(goal, until_s) if goal is not None else None
             if goal is None or plan is None:
                 return
             if why_not := self._search.why_outdated(goal, plan):
@@ -241,7 +252,7 @@ class Proposer:
             if pod is None or not isinstance(way, Way) or not self._is_due(order):
                 later.append(order)
             elif await self._mover.begin(Order(pod=pod, target=order.target, way=way, why=order.why)):
-                self._past.began(pod, order.target.node, now_s)
+                self._past.began(pod, order.target.node, self._clock.monotonic_s())
                 self._metrics.moves_proposed.labels("Begun").inc()
             else:
                 self._orders = []  # the others may wait for the room that it was to leave

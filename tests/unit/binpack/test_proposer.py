@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 from dataclasses import replace
 
@@ -30,7 +32,7 @@ from fleet.errors import ApiError
 from fleet.plan import Reason, Unplaced
 from fleet.pod import Berth, Owner
 from tests.support.builders import a_node, a_pod
-from tests.support.clock import ManualClock
+from tests.support.clock import ManualClock, settle
 
 HPA = Scaler(kind="HorizontalPodAutoscaler", name="h")
 
@@ -489,6 +491,72 @@ async def test_a_search_that_is_lost_costs_an_answer_and_is_counted():
     await yard.turn(61.0)
     await yard.turn(2.0)
     assert len(yard.mover.orders) == 1
+
+
+async def test_searches_that_are_lost_take_no_more_time_together_than_one_may():
+    yard = Yard(solves=True)
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    walls = []
+
+    async def hangs(work, wall_s):
+        walls.append(wall_s)
+        yard.clock.spend(wall_s)
+        raise Lost(f"no answer within {wall_s:g} s")
+
+    yard.proposer._search._aside = hangs
+    await yard.turn()
+    assert walls == [60.0, 60.0]
+    assert yard.figure("move_searches_total", outcome="Lost") == 2
+
+
+async def test_nor_do_searches_whose_answers_the_cluster_overtakes_again_and_again(monkeypatch):
+    yard = Yard()
+    yard.serve("a", "n0")
+    yard.serve("b", "n1")
+    yard.wait(a_pair())
+    walls = []
+
+    async def slow(work, wall_s):
+        walls.append(wall_s)
+        yard.clock.spend(min(50.0, wall_s))
+        return work()
+
+    yard.proposer._search._aside = slow
+    monkeypatch.setattr(yard.proposer._search, "why_outdated", lambda goal, plan: "a pod came")
+    await yard.turn()
+    assert walls == [120.0, 70.0, 20.0]
+    assert not yard.proposer._orders
+
+
+async def test_a_pod_is_handed_over_once_the_move_for_it_is_over_though_others_are_looked_for_meanwhile():
+    yard = Yard()
+    yard.world.waiting._hand_over_after_s = 20.0
+    old = yard.serve("a", "n0")
+    yard.see(replace(old, moving_to=Berth(node="n1", devices=("1",)), moving_by="scale:Deployment/rs@2"))
+    yard.serve("b", "n1")
+    fits, other = a_pair(), a_pod("other", whole=2, milli_cpu=10**6)
+    yard.wait(fits, other)
+    is_searched = asyncio.Event()
+
+    async def hangs(work, wall_s):
+        is_searched.set()
+        await asyncio.Event().wait()
+
+    yard.proposer._search._aside = hangs
+    await yard.clock.advance(31.0)
+    running = asyncio.create_task(yard.proposer.run())
+    await settle()
+    assert is_searched.is_set()
+    assert yard.world.waiting.due_for_hand_over(yard.clock.monotonic_s()) == (other.uid,)
+    yard.see(old)  # its mark is taken off: it stays
+    await yard.clock.advance(5.0)
+    assert set(yard.world.waiting.due_for_hand_over(yard.clock.monotonic_s())) == {fits.uid, other.uid}
+    assert not [past for past in yard.proposer._terms().past if not past.is_over]
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
 
 
 async def test_where_the_search_with_the_solver_is_lost_the_one_without_it_answers():
