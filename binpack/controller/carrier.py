@@ -114,9 +114,17 @@ class Carrier:
         """Take the devices of a claim back whose gated pods found no room beside them."""
         if self._allotter is not None:
             self._world.desk.releasing.add(claim.uid)
-            outcome, detail = await self._allotter.release(claim)
-            if outcome is not Outcome.DONE:
-                self._world.desk.releasing.discard(claim.uid)
+            outcome, detail = Outcome.FAILED, ""
+            try:
+                outcome, detail = await self._allotter.release(claim)
+            except Exception as error:
+                # Broad on purpose: the claim must be of use again, whatever went wrong.
+                self._metrics.faults.labels("write").inc()
+                log.exception("giving claim %s back failed", claim.key)
+                detail = str(error)
+            finally:
+                if outcome is not Outcome.DONE:
+                    self._world.desk.releasing.discard(claim.uid)
             log.info("claim %s was given back: %s %s", claim.key, outcome.value, detail)
             self._wake()
 

@@ -120,7 +120,8 @@ class Desk:
         self.claims[claim.uid] = claim
         if claim.allocation is not None:
             self._assumed.pop(claim.uid, None)
-        else:
+        # A list may show only what came after: a claim is taken back as it was seen, so another version is no older.
+        if claim.allocation is None or (before is not None and before.resource_version != claim.resource_version):
             self.releasing.discard(claim.uid)
         if before is None or before.demand != claim.demand or before.is_terminating != claim.is_terminating:
             self.changes.has_room = True

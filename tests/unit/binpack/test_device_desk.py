@@ -65,6 +65,17 @@ def test_what_is_assumed_counts_until_it_shows_or_is_forgotten() -> None:
     assert names(offer(desk, a_claim("d"))) == ["a"]
 
 
+def test_a_claim_is_being_given_back_until_it_shows_another_version() -> None:
+    held = a_claim("c", resource_version="5", **given("n", "a"))
+    desk = a_desk(a_slice("n", [a_device("a"), a_device("b")]), claims=[held])
+    desk.releasing.add("c")
+    desk.set_claim(held)  # a list of a state before
+    assert isinstance(desk.wish(a_claimant("p", "c")), Pending)
+    desk.set_claim(a_claim("c", resource_version="9", **given("n", "b")))  # the watch missed that it had none
+    assert not isinstance(desk.wish(a_claimant("p", "c")), Pending)
+    assert desk.releasing == set()
+
+
 def test_a_claim_of_the_same_name_made_anew_holds_nothing_of_the_old_one() -> None:
     desk = a_desk(a_slice("n", [a_device("a")]), claims=[a_claim("c", **given("n", "a"))])
     desk.set_claim(replace(a_claim("c"), uid="other"))

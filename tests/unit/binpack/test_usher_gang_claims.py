@@ -341,3 +341,28 @@ async def test_of_two_gangs_for_the_same_devices_one_stands_and_the_other_holds_
         bridge.lose(*done)
         await go_on(bridge, 6)
         assert len(pinned(bridge)) == 4
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("odd"), ConnectionError("gone")])
+async def test_a_claim_that_could_not_be_given_back_is_of_use_again(fault):
+    """Whatever went wrong: its pod goes where its devices are once there is room."""
+    store = a_store("c")
+    store.give("c", "n0", "d0", "p0")
+    async with harbour(store) as bridge:
+        merge_patch, tries = store.merge_patch, []
+
+        async def fails(path, body, **words):
+            tries.append(path)
+            raise fault
+
+        store.merge_patch = fails
+        bridge.see(a_pod("full", node="n0", milli_cpu=8000))
+        alone = a_pod("p0", uid="p0", milli_cpu=1000)
+        bridge.see(replace(alone, resource_claims=(PodClaim(name="c", claim="c"),)))
+        await go_on(bridge, 5)
+        assert tries
+        assert bridge.value("berthmaster_faults_total", where="write") >= 1
+        store.merge_patch = merge_patch
+        bridge.lose("uid-full")
+        await go_on(bridge, 5)
+        assert pinned(bridge)["p0"] == "n0"
