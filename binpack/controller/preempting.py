@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from binpack.books import Holding
 from binpack.check import check
 from binpack.controller.crews import crew_of
-from binpack.controller.proof import is_leaving, unproven
+from binpack.controller.proof import Proofs, is_leaving
 from binpack.controller.shares import standing_of
 from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
@@ -158,16 +158,35 @@ def seat_by_preemption(
     proposal = propose(unit, view, budgets_of, may_break=may_break)
     if proposal is None:
         return None, ()
-    wrong = unproven(world, proposal.seats, proposal.victims, world.together.going(now_s))
+    wrong = Proofs(world, world.together.going(now_s)).unproven(proposal.seats, proposal.victims)
     return (None if wrong else proposal), wrong
 
 
-def seat_standings(world: World, budgets_of: BudgetsOf, now_s: float, *, may_break: bool) -> dict[str, SeatStanding]:
+def unlisted(world: World) -> frozenset[str]:
+    """Return the seats on nodes of which it is not known yet what a seat's claims hold there, by the uid of the pod."""
+    if world.desk.is_synced:
+        return frozenset()
+    by_node = world.together.seats_by_node().values()
+    beside = [pods for pods in by_node if any(pod.resource_claims for pod in pods)]
+    return frozenset(pod.uid for pods in beside for pod in pods)
+
+
+def seat_standings(
+    world: World, budgets_of: BudgetsOf, now_s: float, *, may_break: bool, apart: Collection[str] = ()
+) -> dict[str, SeatStanding]:
     """Return how every seat stands, by the uid of its pod; seats on nodes that are gone are left out.
 
     Nodes from which gangs go that are on other nodes, too, come first: nobody else leaves for what that frees there.
+
+    Args:
+        world: The planner's.
+        budgets_of: The budgets that cover a pod.
+        now_s: Monotonic time.
+        may_break: Whether budgets may be broken where nothing else makes room.
+        apart: Uids of pods whose seats' nodes are left out.
     """
-    by_node = world.together.seats_by_node()
+    all_nodes = world.together.seats_by_node()
+    by_node = {name: pods for name, pods in all_nodes.items() if not any(pod.uid in apart for pod in pods)}
     found = _settled(world, by_node, budgets_of, now_s, may_break=may_break)
     first = {node for one in found.values() if (node := _takes_along(one))}
     if not first or len(by_node) == 1:

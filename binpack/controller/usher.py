@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from binpack.controller.budget_feed import Budgets
@@ -28,8 +28,9 @@ from binpack.controller.preempting import (
     preemptors,
     seat_by_preemption,
     seat_standings,
+    unlisted,
 )
-from binpack.controller.proof import unproven_step
+from binpack.controller.proof import Proofs
 from binpack.controller.rolls import call_rolls
 from binpack.controller.together import GroupStep, Step
 from binpack.controller.welcome import is_left_by_others, unwelcome
@@ -37,7 +38,6 @@ from binpack.controller.world import World
 from binpack.controller.writer import Outcome, PodWriter
 from binpack.gangs.place import Refusal
 from binpack.gangs.roll import Key, key_of
-from binpack.preemption.seats import SeatStanding
 from fleet.clock import Clock
 from fleet.kube.events import EventRecorder
 from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
@@ -51,8 +51,8 @@ _NOBODY_TO_GO_PAUSE_S = 10.0
 _UNITS_PER_LOOK = 2
 _PAUSE_PER_WORK = 4.0  # what seats cost takes a fifth of the time at most
 _PAUSE_PER_EFFORT = 20.0  # what took long is not looked for again at once: everybody else waits meanwhile
-# Gangs are planned without a break for so long at most: pins, watches and the lease wait meanwhile. The others follow
-# within a second; and all that wait take half of the time at most, so that each has its turn.
+# Gangs are planned, and seats seen to, without a break for so long at most: pins, watches and the lease wait meanwhile.
+# The other gangs follow within a second; and all that wait take half of the time at most, so that each has its turn.
 _LONGEST_LOOK_S = 1.0
 _PAUSE_PER_EFFORT_OF_ALL = 2.0
 
@@ -98,6 +98,7 @@ class Usher:
         self._preempts = preempts
         self._may_break = may_break
         self._settles_at_s = self._preempts_at_s = float("-inf")
+        self._seen_to_s: dict[str, float] = {}  # by the first pod of a group with seats: when it last was
         self._tries = Counter[Key]()  # to allocate the claims of a gang, in a row
 
     # -- decisions ---------------------------------------------------------------------------------------------
@@ -209,11 +210,16 @@ class Usher:
 
     def _settle(self, now_s: float) -> None:
         world = self._world
-        if not world.desk.is_synced and any(pod.resource_claims for pod in world.together.seated.values()):
-            return  # what their claims hold is not known yet, and nobody else with claims is planned meanwhile
-        found = seat_standings(world, self._budgets.of, now_s, may_break=self._may_break)
+        apart = unlisted(world)  # nobody else with claims is planned meanwhile
+        found = seat_standings(world, self._budgets.of, now_s, may_break=self._may_break, apart=apart)
         keep_devices(world, found)
-        for step in list(world.together.steps(found, world.away, now_s)):
+        proofs = Proofs(world, world.together.going(now_s), found)
+        began_s = self._clock.monotonic_s()
+        for step in self._in_turn(world.together.steps(found, {*world.away, *apart}, now_s)):
+            seen_to_s = self._clock.monotonic_s()
+            if seen_to_s - began_s >= _LONGEST_LOOK_S:
+                break  # the others have their turn next time
+            self._seen_to_s[step.pods[0].uid] = seen_to_s
             match step.step:
                 case Step.PIN if (pod := unwelcome(world, step.pods)) is not None:
                     self._shut_out(step, pod)
@@ -224,14 +230,20 @@ class Usher:
                 case Step.GIVE_UP:
                     self._give_up(step)
                 case Step.EVICT if self._preempts and self._budgets.is_known:
-                    self._have_go(step, found, now_s)
+                    self._have_go(step, proofs, now_s)
                 case _:
                     pass
 
-    def _have_go(self, step: GroupStep, found: Mapping[str, SeatStanding], now_s: float) -> None:
+    def _in_turn(self, steps: Iterable[GroupStep]) -> list[GroupStep]:
+        """Return the steps, those first whose groups have waited the longest to be seen to."""
+        by_first = {step.pods[0].uid: step for step in steps}
+        self._seen_to_s = {uid: at_s for uid, at_s in self._seen_to_s.items() if uid in by_first}
+        return sorted(by_first.values(), key=lambda step: self._seen_to_s.get(step.pods[0].uid, float("-inf")))
+
+    def _have_go(self, step: GroupStep, proofs: Proofs, now_s: float) -> None:
         """Ask those to go who are due, if the seats of the group hold without all who are to go for it."""
         together = self._world.together
-        violations = unproven_step(self._world, step.pods, found, together.going(now_s))
+        violations = proofs.unproven_step(step.pods)
         self._note(violations, "nobody goes for a seat")
         if violations:
             why = f"the seat would not hold: {violations[0].rule}"

@@ -14,6 +14,7 @@ from binpack.books import Holding, account
 from binpack.check_seats import check_seats
 from binpack.dra.check import check_claims
 from binpack.dra.desk import Desk
+from binpack.dra.excerpts import Excerpts
 from binpack.dra.floor import Floor
 from binpack.fit import missing
 from binpack.ledger import Ledger
@@ -238,6 +239,46 @@ def test_a_seat_is_free_once_its_victims_and_their_claims_are_gone_and_never_bef
             plan = Plan(placements=(Placement(pod_uid=seated.uid, berth=replace(berth, choices=choices)),))
             assert quay.desk.violations(plan, [seated]) == ()
     assert standing.seating is Seating.FREE
+
+
+@settings(max_examples=300, deadline=None)
+@given(cases(), st.data())
+def test_what_is_cut_out_of_all_that_is_published_says_the_same_of_any_seats(case: Case, data: st.DataObject) -> None:
+    """Right ones or wrong ones, of claims or of cards that claims hold as well."""
+    driver = data.draw(st.sampled_from((DRIVER, "gpu.example.com")))
+    desk = a_desk(*(a_slice(name, found, counters=COUNTERS, driver=driver) for name, found in case.devices.items()))
+    for claim in case.claims:
+        desk.set_claim(driven(claim, driver))
+    cells = [(name, one.name) for name, found in case.devices.items() for one in found]
+    name = data.draw(st.sampled_from(sorted(case.devices)))
+    cards = [device for node, device in cells if node == name]
+    nodes = {name: a_node(name, gpus=cards, milli_cpu=6000)}
+    if data.draw(st.booleans()):
+        chosen = data.draw(st.lists(st.sampled_from(cells), max_size=2))
+        results = tuple(DeviceResult(request="dev", driver=driver, pool=pool, device=device) for pool, device in chosen)
+        uid = data.draw(st.sampled_from(("wanted", "unknown", case.claims[0].uid)))
+        choices = (ClaimChoice(claim_uid=uid, allocation=Allocation(results=results)),) if chosen else ()
+        seats = [(case.wish, Berth(node=name, choices=choices))]
+    else:
+        seats = [(a_pod("urgent", whole=1, priority=URGENT), Berth(node=name, devices=(cards[0],)))]
+    if data.draw(st.booleans()):
+        kept = DeviceResult(request="dev", driver=driver, pool=cells[0][0], device=cells[0][1])
+        desk.keep("other", [ClaimChoice(claim_uid="others", allocation=Allocation(results=(kept,)))])
+    quay = Quay(nodes.values(), [pod for pod in case.pods if pod.node_name == name], desk)
+    victims = data.draw(st.lists(st.sampled_from(case.pods), unique_by=lambda pod: pod.uid)) if case.pods else []
+    users = {one.uid for claim in case.claims for one in claim.reserved_for}
+    published = desk.published(nodes, going={uid for uid in users if quay.leaves(uid)})
+    staying = {name: quay.staying(name)}
+    part = Excerpts(published).about(nodes, seats)
+    assert check_seats(seats, victims, nodes, staying, part) == check_seats(seats, victims, nodes, staying, published)
+
+
+def driven(claim: ResourceClaim, driver: str) -> ResourceClaim:
+    """Return a claim with the devices that it has from another driver."""
+    if claim.allocation is None:
+        return claim
+    results = tuple(replace(one, driver=driver) for one in claim.allocation.results)
+    return replace(claim, allocation=replace(claim.allocation, results=results))
 
 
 def case_claims(case: Case, leaving: Collection[str]) -> list[tuple[str, str]]:

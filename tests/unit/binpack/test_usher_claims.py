@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from binpack.controller import usher
+from binpack.controller import proof, usher
 from fleet.dra import DeviceClass
 from fleet.plan import Reason
 from fleet.pod import Berth
@@ -333,3 +333,66 @@ async def test_who_shares_a_claim_with_the_urgent_pod_does_not_go_for_it():
             await bridge.pass_s(15)
             assert [name for verb, name in calls(bridge) if verb == "evict"] == others
             assert bridge.value("berthmaster_plan_violations_total") == 0.0
+
+
+async def test_what_is_far_from_the_seats_costs_their_proof_nothing(monkeypatch):
+    judged, asked = [], []
+    right, leaves = proof.check_seats, proof.is_leaving
+
+    def check_seats(seats, victims, nodes, staying, published, gangs):
+        judged.append(sorted(published.claims))
+        return right(seats, victims, nodes, staying, published, gangs)
+
+    def is_leaving(world, uid, going):
+        asked.append(uid)
+        return leaves(world, uid, going)
+
+    monkeypatch.setattr(proof, "check_seats", check_seats)
+    monkeypatch.setattr(proof, "is_leaving", is_leaving)
+    async with running([a_node(name, gpus=0, milli_cpu=3000) for name in ("n1", "n2", "far")]) as bridge:
+        publish(bridge, "n1", "n2")
+        publish(bridge, "far", devices=50)
+        desk = bridge.world.desk
+        counts, read = [], desk.published
+        monkeypatch.setattr(desk, "published", lambda *args, **words: counts.append(1) or read(*args, **words))
+        for number in range(50):
+            desk.set_claim(held(f"far-{number}", "far", f"far-{number}", f"uid-far-{number}"))
+        for name in ("n1", "n2"):
+            desk.set_claim(held(f"low-{name}", name, f"{name}-0", f"uid-low-{name}"))
+            desk.set_claim(a_claim(f"wanted-{name}"))
+            bridge.see(tenant(f"low-{name}", name))
+            bridge.see(urgent(f"by-claim-{name}", f"wanted-{name}", seat=Berth(node=name)))
+        bridge.see(tenant("big", "far", priority=1), tenant("more", "far"))
+        bridge.see(a_pod("plain", milli_cpu=3000, priority=9, seat=Berth(node="far")))
+        await bridge.pass_s(2)
+        assert sorted(name for verb, name in calls(bridge) if verb == "evict") == ["big", "low-n1", "low-n2", "more"]
+        assert sorted(judged) == [[], ["low-n1", "wanted-n1"], ["low-n2", "wanted-n2"]]
+        assert len(counts) == 1
+        assert not any("far" in uid for uid in asked if uid not in ("uid-big", "uid-more"))
+
+
+async def test_while_claims_are_not_listed_yet_seats_of_other_nodes_go_on():
+    nodes = [a_node(name, gpus=0) for name in ("n1", "n2", "n3", "n4")]
+    async with running(nodes) as bridge:
+        plain = replace(urgent("ga", "wanted-ga"), resource_claims=())
+        gang = (plain, urgent("gb", "wanted-gb"))
+        for pod, node in zip(gang, ("n3", "n4"), strict=True):
+            bridge.see(replace(pod, gang="g", gang_size=2, seat=Berth(node=node)))
+        bridge.see(urgent(seat=Berth(node="n1")))
+        bridge.see(a_pod("beside", milli_cpu=1000, priority=9, seat=Berth(node="n1")))
+        bridge.see(a_pod("other", milli_cpu=1000, priority=9, seat=Berth(node="n2")))
+        await bridge.pass_s(10)
+        assert calls(bridge) == [("pin", "other")]
+        assert bridge.writer.said("unseat") == []
+        publish(bridge, "n1", "n4")
+        for name in ("wanted", "wanted-gb"):
+            bridge.world.desk.set_claim(a_claim(name))
+        bridge.turns.wake()
+        await bridge.pass_s(2)
+        assert sorted(name for verb, name in calls(bridge) if verb == "pin") == [
+            "beside",
+            "ga",
+            "gb",
+            "other",
+            "urgent",
+        ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from itertools import chain
 
 from binpack.config import PlannerSettings
+from binpack.controller import proof
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.writer import Outcome
 from fleet import labels
@@ -210,3 +213,33 @@ async def test_another_gate_on_a_seated_pod_costs_the_seat():
         assert verbs(bridge, "unseat") == ["unseat"]
         assert verbs(bridge, "pin", "evict") == []
         assert labels.PLAN_GATE in bridge.writer.pods["uid-urgent"].gates
+
+
+async def test_between_seats_that_take_long_others_have_their_turn_and_each_seat_has_its_own(monkeypatch):
+    nodes = [a_node(f"n{number}", gpus=1) for number in range(30)]
+    async with running(nodes) as bridge:
+        judged, loop = [[]], asyncio.get_running_loop()
+
+        def go_round():
+            if judged[-1]:
+                judged.append([])
+            loop.call_soon(go_round)
+
+        def check_seats(seats, *rest):
+            bridge.clock.spend(0.4)
+            judged[-1].append(seats[0][0].name)
+            return ()
+
+        loop.call_soon(go_round)
+        monkeypatch.setattr(proof, "check_seats", check_seats)
+        for number in range(30):
+            bridge.see(a_pod(f"low{number}", whole=1, node=f"n{number}", devices=("0",)))
+            bridge.writer.answer("evict", *[Outcome.CHANGED] * 10)  # nobody goes: they are asked again and again
+        for number in range(30):
+            seat = Berth(node=f"n{number}", devices=("0",))
+            bridge.see(a_pod(f"urgent{number}", whole=1, priority=9, seat=seat))
+        for _ in range(90):
+            bridge.turns.wake()
+            await bridge.pass_s(1)
+        assert max(map(len, judged)) <= 3
+        assert set(chain(*judged)) == {f"urgent{number}" for number in range(30)}
