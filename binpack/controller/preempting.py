@@ -15,6 +15,7 @@ from binpack.controller.waiting import CAPACITY
 from binpack.controller.world import World
 from binpack.dra.desk import Desk
 from binpack.dra.floor import Floor
+from binpack.dra.pools import PoolId
 from binpack.gangs.place import Effort, Refusal, place
 from binpack.gangs.roll import Key
 from binpack.preemption.bonds import Bonds, Crew
@@ -22,7 +23,7 @@ from binpack.preemption.choice import BudgetsOf
 from binpack.preemption.propose import Proposal, propose
 from binpack.preemption.seats import SeatStanding, settle
 from binpack.tenants import Tenants, node_of
-from fleet.dra import Allocation
+from fleet.dra import Allocation, ClaimChoice
 from fleet.node import Node
 from fleet.plan import Placement, Plan, Reason, Unplaced, Violation
 from fleet.pod import Pod
@@ -199,7 +200,7 @@ def _settled(
     world: World, by_node: Mapping[str, Sequence[Pod]], budgets_of: BudgetsOf, now_s: float, *, may_break: bool
 ) -> dict[str, SeatStanding]:
     found: dict[str, SeatStanding] = {}
-    taken: dict[str, Allocation] = {}
+    taken = _Taken(world.desk)
     going = world.together.going(now_s)
     bonds = Bonds(lambda pod: crew_of(world, pod, going))
     chosen = set(going)
@@ -219,14 +220,40 @@ def _settled(
             budgets_of,
             leaving=leaving,
             may_break=may_break,
-            taken=taken,
+            taken=taken.of(name, pods),
             bonds=bonds,
         )
         for standing in standings:
             found[standing.pod.uid] = standing
-            taken |= {choice.claim_uid: choice.allocation for choice in standing.choices}
+            taken.add(standing.choices)
             chosen.update(victim.uid for victim in standing.victims if node_of(victim) != name)
     return found
+
+
+class _Taken:
+    """What claims get by seats, found by where it matters: there may be seats on thousands of nodes."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._by_claim: dict[str, Allocation] = {}
+        self._in_pool: dict[PoolId, dict[str, Allocation]] = {}
+
+    def add(self, choices: Sequence[ClaimChoice]) -> None:
+        """Count what a seat's claims get."""
+        for choice in choices:
+            self._by_claim[choice.claim_uid] = choice.allocation
+            for result in choice.allocation.results:
+                self._in_pool.setdefault(result.id[:2], {})[choice.claim_uid] = choice.allocation
+
+    def of(self, node: str, pods: Sequence[Pod]) -> dict[str, Allocation]:
+        """Return what claims of these pods got, and whoever got devices of a pool that the node reaches."""
+        found: dict[str, Allocation] = {}
+        if not self._by_claim:
+            return found
+        for pool in {cell.id[:2] for cell in self._desk.pools.reach(node).cells}:
+            found |= self._in_pool.get(pool, {})
+        own = {claim.uid for pod in pods for claim in self._desk.claims_of(pod)}
+        return found | {uid: self._by_claim[uid] for uid in own if uid in self._by_claim}
 
 
 def _takes_along(standing: SeatStanding) -> str:

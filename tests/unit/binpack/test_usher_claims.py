@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from binpack.controller import proof, usher
+from binpack.controller import preempting, proof, usher
 from fleet.dra import DeviceClass
 from fleet.plan import Reason
 from fleet.pod import Berth
@@ -396,3 +396,25 @@ async def test_while_claims_are_not_listed_yet_seats_of_other_nodes_go_on():
             "other",
             "urgent",
         ]
+
+
+async def test_seats_count_on_what_claims_get_of_their_own_devices_alone(monkeypatch):
+    """And on what their own claims got: another seat of it may be on another node."""
+    counted, right = {}, preempting.settle
+
+    def settle(floor, held, tenants, seats, *args, taken, **words):
+        counted.setdefault(floor.node.name, set()).update(taken)
+        return right(floor, held, tenants, seats, *args, taken=taken, **words)
+
+    monkeypatch.setattr(preempting, "settle", settle)
+    names = [f"n{number}" for number in range(5)]
+    async with running([a_node(name, gpus=0) for name in names]) as bridge:
+        publish(bridge, *names)
+        for name in names:
+            bridge.world.desk.set_claim(a_claim(f"of-{name}"))
+            bridge.see(tenant(f"low-{name}", name, is_terminating=True))
+        for name in names[:4]:
+            bridge.see(urgent(f"at-{name}", f"of-{name}", seat=Berth(node=name)))
+        bridge.see(urgent("second", "of-n0", seat=Berth(node="n4")))
+        await bridge.pass_s(1)
+        assert counted == {"n0": set(), "n1": set(), "n2": set(), "n3": set(), "n4": {"of-n0"}}
