@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from binpack.controller.allot_unit import allot_unit
 from binpack.controller.allotter import Allotter
@@ -14,7 +15,7 @@ from binpack.controller.repair import Repair
 from binpack.controller.speaker import Speaker, Word
 from binpack.controller.triage import Handling, handling
 from binpack.controller.world import World
-from binpack.controller.writer import NO_AID, Aid, Outcome, PodWriter
+from binpack.controller.writer import NO_AID, Aid, Outcome, PodWriter, guarded
 from fleet import labels
 from fleet.clock import Clock
 from fleet.dra import ResourceClaim
@@ -76,13 +77,7 @@ class Carrier:
         if self._allotter is None:
             return True
         async with self._patches:
-            try:
-                outcome, detail = await self._allotter.allot(pod, berth)
-            except Exception as error:
-                # Broad on purpose: the pod must come back into the queue, whatever went wrong.
-                self._metrics.faults.labels("write").inc()
-                log.exception("allocating for %s failed", pod.key)
-                outcome, detail = Outcome.FAILED, str(error)
+            outcome, detail = await guarded(partial(self._allotter.allot, pod, berth), pod.key, self._metrics)
         self._metrics.allotments.labels(outcome.value).inc()
         if outcome is Outcome.DONE and self._world.ledger.node(berth.node) is None:
             outcome, detail = Outcome.CHANGED, f"node {berth.node} went meanwhile"
@@ -100,13 +95,9 @@ class Carrier:
         """Write the devices chosen for the claims of all these pods, or of none; DONE = all of them have theirs."""
         if self._allotter is None:
             return Outcome.DONE, ""
-        try:
-            outcome, detail = await allot_unit(self._allotter, self._world.desk, seats, self._patches)
-        except Exception as error:
-            # Broad on purpose: the pods must come back into the queue, whatever went wrong.
-            self._metrics.faults.labels("write").inc()
-            log.exception("allocating for %d pods failed, the first is %s", len(seats), seats[0][0].key)
-            outcome, detail = Outcome.FAILED, str(error)
+        about = f"{len(seats)} pods, of which the first is {seats[0][0].key},"
+        allot = partial(allot_unit, self._allotter, self._world.desk, seats, self._patches)
+        outcome, detail = await guarded(allot, about, self._metrics)
         self._metrics.allotments.labels(outcome.value).inc()
         return outcome, detail
 
@@ -116,12 +107,8 @@ class Carrier:
             self._world.desk.releasing.add(claim.uid)
             outcome, detail = Outcome.FAILED, ""
             try:
-                outcome, detail = await self._allotter.release(claim)
-            except Exception as error:
-                # Broad on purpose: the claim must be of use again, whatever went wrong.
-                self._metrics.faults.labels("write").inc()
-                log.exception("giving claim %s back failed", claim.key)
-                detail = str(error)
+                about = f"claim {claim.key}"
+                outcome, detail = await guarded(partial(self._allotter.release, claim), about, self._metrics)
             finally:
                 if outcome is not Outcome.DONE:
                     self._world.desk.releasing.discard(claim.uid)
@@ -213,13 +200,7 @@ class Carrier:
     async def _write(self, pod: Pod, write: Callable[[], Awaitable[tuple[Outcome, str]]], how: str) -> bool:
         """Write a departed pod's patch; return True if the API has taken it, else see to it that it is tried again."""
         async with self._patches:
-            try:
-                outcome, detail = await write()
-            except Exception as error:
-                # Broad on purpose: the pod must come back into the queue, whatever went wrong.
-                self._metrics.faults.labels("write").inc()
-                log.exception("writing %s failed", pod.key)
-                outcome, detail = Outcome.FAILED, str(error)
+            outcome, detail = await guarded(write, pod.key, self._metrics)
         self._metrics.patches.labels(outcome.value).inc()
         if outcome is Outcome.DONE:
             self._speaker.drop(pod.uid)

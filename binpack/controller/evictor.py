@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.world import World
-from binpack.controller.writer import Outcome, PodWriter
+from binpack.controller.writer import Outcome, PodWriter, guarded
 from binpack.tenants import node_of
 from fleet.clock import Clock
 from fleet.condition import stamp
@@ -50,11 +50,12 @@ class Evictor:
         note = f"makes room for {preemptor.key} of priority {preemptor.priority} {where}"
         if seat is not None and victim.gang and node_of(victim) != seat.node:
             note = f"goes with others of its gang, of which one {note}"
-        outcome, detail = await guarded(self._writer.evict(victim), victim, self._metrics)
+        outcome, detail = await guarded(lambda: self._writer.evict(victim), victim.key, self._metrics)
         if outcome is Outcome.REFUSED and self._may_break:
             at = stamp(self._clock.now_s())
-            call = self._writer.disrupt(victim, message=note, at=at)
-            outcome, detail = await guarded(call, victim, self._metrics)
+            outcome, detail = await guarded(
+                lambda: self._writer.disrupt(victim, message=note, at=at), victim.key, self._metrics
+            )
         self._metrics.evictions.labels(outcome.value).inc()
         now_s = self._clock.monotonic_s()
         if outcome in (Outcome.DONE, Outcome.GONE):
@@ -67,14 +68,3 @@ class Evictor:
             self._world.together.refused(victim.uid, now_s)
             log.info("%s does not go for %s: %s", victim.key, preemptor.key, detail)
         self._wake()
-
-
-async def guarded(call: Awaitable[tuple[Outcome, str]], pod: Pod, metrics: PlannerMetrics) -> tuple[Outcome, str]:
-    """Return how a write ended; a fault of ours is one that failed, and is counted."""
-    try:
-        return await call
-    except Exception as error:
-        # Broad on purpose: the pod must come back, whatever went wrong.
-        metrics.faults.labels("write").inc()
-        log.exception("a write about %s failed", pod.key)
-        return Outcome.FAILED, str(error)

@@ -15,10 +15,11 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from binpack.controller.budget_feed import Budgets
 from binpack.controller.carrier import FIRST_PAUSE_S, Carrier, backoff_s
-from binpack.controller.evictor import Evictor, guarded
+from binpack.controller.evictor import Evictor
 from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.preempting import (
     gangs_due,
@@ -35,7 +36,7 @@ from binpack.controller.rolls import call_rolls
 from binpack.controller.together import GroupStep, Step
 from binpack.controller.welcome import is_left_by_others, unwelcome
 from binpack.controller.world import World
-from binpack.controller.writer import Outcome, PodWriter
+from binpack.controller.writer import Outcome, PodWriter, guarded
 from binpack.gangs.place import Refusal
 from binpack.gangs.roll import Key, key_of
 from fleet.clock import Clock
@@ -352,7 +353,7 @@ class Usher:
 
     async def _write_seat(self, pod: Pod, berth: Berth) -> bool:
         """Write one seat; return whether the API has it now, once that is known."""
-        outcome, detail = await guarded(self._writer.seat(pod, berth), pod, self._metrics)
+        outcome, detail = await guarded(lambda: self._writer.seat(pod, berth), pod.key, self._metrics)
         if outcome is Outcome.DONE:
             return True
         log.info("the seat of %s was not written: %s (%s)", pod.key, outcome.value, detail)
@@ -384,7 +385,7 @@ class Usher:
     async def _take_back(self, pod: Pod) -> None:
         tries = 0
         while True:
-            outcome, detail = await guarded(self._writer.unseat(pod), pod, self._metrics)
+            outcome, detail = await guarded(partial(self._writer.unseat, pod), pod.key, self._metrics)
             if outcome is Outcome.DONE:
                 break
             fresh = await self._read(pod)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 import msgspec
 
+from binpack.controller.metrics import PlannerMetrics
 from binpack.controller.repair import Repair
 from fleet import labels
 from fleet.berths import format_candidates
@@ -19,6 +21,8 @@ from fleet.kube.decode import pod_from
 from fleet.kube.objects import PodObject
 from fleet.kube.patches import candidates_patch, condition_patch, pin_patch, seat_patch, ungate_patch, unseat_patch
 from fleet.pod import Berth, Pod
+
+log = logging.getLogger(__name__)
 
 
 class Outcome(Enum):
@@ -46,6 +50,25 @@ class Aid:
 
 
 NO_AID = Aid()
+
+
+async def guarded(
+    write: Callable[[], Awaitable[tuple[Outcome, str]]], about: str, metrics: PlannerMetrics
+) -> tuple[Outcome, str]:
+    """Return how a write ended; a fault of ours is one that failed, and is counted.
+
+    Args:
+        write: Makes it.
+        about: What it is about, for the log.
+        metrics: Count the fault.
+    """
+    try:
+        return await write()
+    except Exception as error:
+        # Broad on purpose: whatever it is about must be of use again, whatever went wrong.
+        metrics.faults.labels("write").inc()
+        log.exception("a write about %s failed", about)
+        return Outcome.FAILED, str(error)
 
 
 class PodWriter:
