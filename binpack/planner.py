@@ -131,13 +131,8 @@ def _settled(index: Index, booked: list[tuple[Pod, Placement]]) -> list[Unplaced
 
 def _is_shaken(index: Index, pod: Pod, placement: Placement) -> bool:
     """Return True if the pod's hard spread does not hold any more with everybody booked."""
-    if not any(spread.is_hard for spread in pod.guest.spreads):
-        return False
-    company, node = index.company, placement.berth.node
-    company.leave(pod, node)
-    is_allowed = company.allows(pod, node)
-    company.enter(pod, node)
-    return not is_allowed
+    has_hard = any(spread.is_hard for spread in pod.guest.spreads)
+    return has_hard and not index.company.holds(pod, placement.berth.node)
 
 
 def filled(index: Index, pods: Sequence[Pod], plan: Plan) -> Plan:

@@ -129,6 +129,13 @@ class Company:
         row = self.row(name)
         return row >= 0 and all(bool(one.allowed[row]) for one in self._judgements(pod))
 
+    def holds(self, pod: Pod, name: str) -> bool:
+        """Return True if no rule between pods forbids a pod the node where it is counted, beside all others there."""
+        self.leave(pod, name)
+        is_allowed = self.allows(pod, name)
+        self.enter(pod, name)
+        return is_allowed
+
     def against(self, pod: Pod) -> dict[str, str]:
         """Return, by node, the first rule between pods that forbids it to the pod, in words; others are left out."""
         found: dict[str, str] = {}

@@ -13,19 +13,11 @@ def unwelcome(world: World, seated: Iterable[Pod]) -> Pod | None:
 
     Everybody with a seat counts as being there, but for the pod that is judged.
     """
-    involved = [pod for pod in seated if pod.seat is not None and world.company.is_involved(pod)]
+    company = world.company
+    involved = [(pod, pod.seat.node) for pod in seated if pod.seat is not None and company.is_involved(pod)]
     if involved:
         world.refresh()
-    return next((pod for pod in involved if not _is_welcome(world, pod)), None)
-
-
-def _is_welcome(world: World, pod: Pod) -> bool:
-    assert pod.seat is not None
-    node = pod.seat.node
-    world.company.leave(pod, node)
-    is_allowed = world.company.allows(pod, node)
-    world.company.enter(pod, node)
-    return is_allowed
+    return next((pod for pod, node in involved if not company.holds(pod, node)), None)
 
 
 def is_left_by_others(world: World, node: str) -> bool:

@@ -14,7 +14,7 @@ def shaken(company: Company, placed: Iterable[tuple[Pod, str]]) -> list[Pod]:
     kube-scheduler takes pins in an order of its own, so that each must hold beside all the others: nobody may count on
     being the first whom its own affinity names.
     """
-    return [pod for pod, node in placed if _minds_order(pod) and not _holds(company, pod, node)]
+    return [pod for pod, node in placed if _minds_order(pod) and not company.holds(pod, node)]
 
 
 def misfit(company: Company, placed: Iterable[tuple[Pod, str]]) -> Pod | None:
@@ -47,10 +47,3 @@ def _enters(company: Company, pod: Pod, node: str) -> bool:
 
 def _minds_order(pod: Pod) -> bool:
     return bool(pod.guest.affinity) or any(spread.is_hard for spread in pod.guest.spreads)
-
-
-def _holds(company: Company, pod: Pod, node: str) -> bool:
-    company.leave(pod, node)
-    is_allowed = company.allows(pod, node)
-    company.enter(pod, node)
-    return is_allowed
