@@ -9,10 +9,10 @@ from enum import Enum
 
 from berthmaster.explain_claims import devices_of, held, keeping_away
 from berthmaster.waiting_reasons import meaning_of
-from binpack.controller.wording import amount, needs, sentence
 from binpack.fit import mismatch, missing
 from binpack.index import Index
 from binpack.state import NodeState
+from binpack.wording import amount, needs, sentence
 from fleet import labels
 from fleet.constraints import Requirement
 from fleet.plan import Placement, Unplaced

@@ -7,6 +7,7 @@ from typing import Any
 
 from berthmaster.move_goals import Proposed
 from binpack.repack.values import MovePlan, MoveReason
+from binpack.wording import plural
 from fleet.pod import Berth, Pod
 
 
@@ -61,15 +62,15 @@ def _proof(plan: MovePlan) -> str:
     if not plan.moves:
         return f"no moves ({solver})"
     proof = "no bound proven" if plan.bound is None else f"bound {plan.bound:z.1f}, gap {plan.gap_ratio:.2%}"
-    moves = "1 move" if len(plan.moves) == 1 else f"{len(plan.moves)} moves"
+    moves = plural(len(plan.moves), "move")
     return f"{moves}, {_freed(plan)}; objective {plan.objective:z.1f} milli-GPU, {proof} ({solver})"
 
 
 def _freed(plan: MovePlan) -> str:
     """Say how many devices more nobody uses; where whole ones change nodes it is none, and yet openings are gained."""
-    devices = "device" if abs(plan.freed_devices) == 1 else "devices"
     if plan.freed_devices:
-        return f"{abs(plan.freed_devices)} {devices} {'more' if plan.freed_devices > 0 else 'fewer'} that nobody uses"
+        devices = plural(abs(plan.freed_devices), "device")
+        return f"{devices} {'more' if plan.freed_devices > 0 else 'fewer'} that nobody uses"
     is_gathered = any(move.reason is MoveReason.FREES_DEVICES for move in plan.moves)
     return "as many free devices as before" + (", more of them on one node" if is_gathered else "")
 

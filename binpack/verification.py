@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from binpack import fit
-from binpack.controller.wording import amount
 from binpack.state import DeviceState, NodeState
+from binpack.wording import amount
 from fleet import labels
 from fleet.berths import locate
 from fleet.device import AskKind, DeviceAsk

@@ -15,11 +15,11 @@ from berthmaster.move_goals import Proposed, Wish, proposed
 from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.view import View, watched
 from binpack.controller.triage import Handling, handling
-from binpack.controller.wording import sentence
 from binpack.gangs.batch import plan_with_gangs
 from binpack.mig.proposals import Proposal, proposals
 from binpack.repack.values import MoveBudget
 from binpack.solver.instance import Budget
+from binpack.wording import sentence
 from fleet.clock import SystemClock
 from fleet.errors import BerthmasterError
 from fleet.plan import Placement, Plan

@@ -9,6 +9,7 @@ import click
 
 from berthmaster.options import connect, json_option, kubeconfig_option, run
 from binpack.controller.release import Released, release
+from binpack.wording import plural
 from fleet.clock import SystemClock
 from fleet.kube.client import Client
 
@@ -36,7 +37,7 @@ async def _release(namespace: str | None, kubeconfig: str | None, context: str |
 
 def progress(done: int, found: int) -> None:
     """Show how far a release is."""
-    click.echo(f"released {done} of {_pods(found)}", err=True)
+    click.echo(f"released {done} of {plural(found, 'pod')}", err=True)
 
 
 def finish(result: Released, *, as_json: bool) -> None:
@@ -45,14 +46,10 @@ def finish(result: Released, *, as_json: bool) -> None:
         shown = {"released": result.released, "failed": dict(result.failed), "others": dict(result.others)}
         click.echo(json.dumps(shown))
     else:
-        click.echo(f"{_pods(result.released)} released")
+        click.echo(f"{plural(result.released, 'pod')} released")
         for pod, fate in result.others:
             click.echo(f"not released: {pod} {fate}", err=True)
         for pod, detail in result.failed:
             click.echo(f"still gated: {pod}: {detail}", err=True)
     if result.failed:
         sys.exit(1)
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod{'s' if count != 1 else ''}"

@@ -18,6 +18,7 @@ from berthmaster.local.layout import DEFAULT_NAME
 from berthmaster.local.progress import Report, report_for
 from berthmaster.options import json_option, run
 from binpack.trace import load_nodes
+from binpack.wording import plural
 from fleet.clock import SystemClock
 from fleet.kube.credentials import connection
 from fleet.node import Node
@@ -81,7 +82,7 @@ def closing(name: str, outcome: Outcome, created: int, *, took_s: float) -> str:
     """Return what was done, nodes included, and how to end it."""
     done = _SAID[outcome]
     if created:
-        done += f", with {created} node{'s' if created != 1 else ''} created"
+        done += f", with {plural(created, 'node')} created"
     elif outcome is Outcome.ALREADY_RUNNING:
         done += ": nothing to do"
     return f"Cluster {name} {done} ({took_s:.1f} s). End it with: berthmaster down --name {name}"

@@ -28,6 +28,7 @@ from binpack.relocation.ways import Refused
 from binpack.repack.values import FreeDevices, MakeRoom, Move, MovePlan, Verdict
 from binpack.solver.here import solver
 from binpack.solver.instance import Budget
+from binpack.wording import plural
 from fleet.clock import Clock
 from fleet.kube.events import EventRecorder
 from fleet.loop import Rhythm, every
@@ -222,7 +223,7 @@ class Proposer:
         )
 
     async def _tell(self, plan: MovePlan, pods: dict[str, Pod], why: str) -> None:
-        log.info("%s proposed (%s, %s): %s", _counted(plan), plan.verdict.value, _proof(plan), why)
+        log.info("%s proposed (%s, %s): %s", plural(len(plan.moves), "move"), plan.verdict.value, _proof(plan), why)
         for move in plan.moves:
             self._metrics.moves_proposed.labels(move.reason.value).inc()
             note = f"could move to {move.target.node}: {_why(move, plan, why)}"
@@ -293,10 +294,6 @@ def _purpose(goal: Wanted) -> str:
 def _why(move: Move, plan: MovePlan, why: str) -> str:
     reached = "" if plan.verdict is Verdict.REACHED else f", {plan.verdict.value}"
     return f"{why}; {move.reason.value}, gain {move.gain_milli:z.0f} milli-GPU{reached}; all of it {_proof(plan)}"
-
-
-def _counted(plan: MovePlan) -> str:
-    return "1 move" if len(plan.moves) == 1 else f"{len(plan.moves)} moves"
 
 
 def _proof(plan: MovePlan) -> str:

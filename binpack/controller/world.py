@@ -18,13 +18,13 @@ from binpack.controller.together import Together
 from binpack.controller.triage import Handling, handling
 from binpack.controller.unbound import Unbound
 from binpack.controller.waiting import CAPACITY, WaitingRoom
-from binpack.controller.wording import sentence
 from binpack.controller.yard import Yard
 from binpack.dra.desk import Desk
 from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.state import NodeState
 from binpack.tenants import Tenants
+from binpack.wording import sentence
 from fleet.dra import Reserver, ResourceClaim
 from fleet.plan import Reason, Unplaced
 from fleet.pod import Berth, Pod

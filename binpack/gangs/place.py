@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from binpack.controller.wording import amount, sentence
 from binpack.demand import hardest_first
 from binpack.gangs.apart import misfit, shaken
 from binpack.gangs.claims import GangClaims, clashes, pending
@@ -17,6 +16,7 @@ from binpack.gangs.room import KNOWN_KINDS
 from binpack.gangs.search import seek
 from binpack.index import Index
 from binpack.state import NodeState
+from binpack.wording import amount, plural, sentence
 from fleet.device import WHOLE_MILLI
 from fleet.plan import Placement, Reason, Unplaced
 from fleet.pod import Pod
@@ -199,8 +199,8 @@ def _sums(
         asked.append(_gpus(sum(pod.ask.total_milli_gpu for pod in unit if pod.ask is not None)))
         free.append(_gpus(sum(_free_milli(state) for state in states if not state.blocked)))
     if wanted:
-        asked.append(f"{wanted} device{'s' if wanted != 1 else ''} by resource claim")
-        free.append(f"{there} such device{'s' if there != 1 else ''}")
+        asked.append(f"{plural(wanted, 'device')} by resource claim")
+        free.append(plural(there, "such device"))
     asked.append(amount("milli_cpu", sum(pod.requests.milli_cpu for pod in unit)))
     free.append(amount("milli_cpu", sum(max(0, state.free.milli_cpu) for state in states)))
     proof = "" if is_proven else " (no way was found within the time given to the search)"

@@ -14,6 +14,7 @@ from berthmaster.explain_claims import own
 from berthmaster.options import connect, json_option, kubeconfig_option, output, run
 from berthmaster.said import read
 from berthmaster.view import watched
+from binpack.wording import plural
 from fleet.clock import SystemClock
 from fleet.kube.client import Client
 
@@ -73,11 +74,7 @@ def show(found: Explanation) -> None:
             table.add_row(
                 option.node, ",".join(option.devices) or "-", f"{option.cost:.3f}", "<- here" if option.is_taken else ""
             )
-        console.print(f"feasible on {_nodes(found.feasible_nodes)}; the cheapest berths:")
+        console.print(f"feasible on {plural(found.feasible_nodes, 'node')}; the cheapest berths:")
         console.print(table)
     for reason, nodes in found.excluded:
-        console.print(f"{_nodes(nodes)} excluded: {escape(reason)}")
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'s' if count != 1 else ''}"
+        console.print(f"{plural(nodes, 'node')} excluded: {escape(reason)}")

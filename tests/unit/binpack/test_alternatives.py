@@ -7,11 +7,11 @@ import pytest
 from binpack import fit
 from binpack.books import account
 from binpack.check import check
-from binpack.controller.wording import needs
 from binpack.index import Index
 from binpack.ledger import Ledger
 from binpack.planner import plan_batch, question_of
 from binpack.solver.instance import Budget
+from binpack.wording import needs
 from fleet.device import Alternative
 from fleet.plan import Placement, Plan, Reason, Unplaced
 from fleet.pod import Berth

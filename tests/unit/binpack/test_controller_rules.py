@@ -7,7 +7,7 @@ import pytest
 from binpack.controller.repair import RepairReason, RepairShop
 from binpack.controller.triage import Handling, can_be_handed_over, handling
 from binpack.controller.waiting import WaitingRoom
-from binpack.controller.wording import sentence
+from binpack.wording import sentence
 from fleet import labels
 from fleet.device import AskKind, DeviceAsk
 from fleet.plan import Reason, Shortfall, Unplaced

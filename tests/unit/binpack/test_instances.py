@@ -10,11 +10,11 @@ import pytest
 
 from binpack import fit
 from binpack.check import check
-from binpack.controller.wording import sentence
 from binpack.index import Index, UnknownBerthError
 from binpack.planner import plan_batch, question_of
 from binpack.solver.instance import Budget
 from binpack.state import NodeState
+from binpack.wording import sentence
 from fleet.device import Partition
 from fleet.node import Node
 from fleet.plan import Placement, Plan, Reason, Unplaced

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from binpack import fit
 from binpack.check import check
-from binpack.controller.wording import needs
 from binpack.index import Index
 from binpack.index.islands import BROKEN_MILLI, breaking, broken, parted, together
 from binpack.planner import plan_batch
 from binpack.state import NodeState
+from binpack.wording import needs
 from fleet.plan import Placement, Plan, Reason, Unplaced
 from fleet.pod import Berth, Pod
 from tests.support.builders import a_node, a_pod, a_state

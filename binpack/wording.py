@@ -36,10 +36,10 @@ def _needs(pod: Pod) -> str:
         elif ask.kind is AskKind.SHARE:
             share = [f"{ask.milli_gpu} milli-GPU"] if ask.milli_gpu else []
             share += [f"{ask.memory_mib} MiB"] if ask.memory_mib else []
-            parts.append(f"{' and '.join(share)} on {_plural(ask.count, f'{kind}device')}")
+            parts.append(f"{' and '.join(share)} on {plural(ask.count, f'{kind}device')}")
         else:
             place = "island" if ask.is_one_island else "node"
-            parts.append(f"{ask.count} free {kind}device{'s' if ask.count != 1 else ''} on one {place}")
+            parts.append(f"{plural(ask.count, f'free {kind}device')} on one {place}")
     if pod.requests.milli_cpu or not parts:
         parts.append(amount("milli_cpu", pod.requests.milli_cpu))
     if pod.requests.memory_bytes:
@@ -59,9 +59,9 @@ def amount(resource: str, value: int) -> str:
         case "memory_bytes":
             return f"{value / _GIB:.3g} GiB" if value >= _GIB // 10 else f"{value} bytes"
         case "pod_slots":
-            return _plural(value, "pod slot")
+            return plural(value, "pod slot")
         case "devices":
-            return _plural(value, "free device")
+            return plural(value, "free device")
         case "milli_gpu":
             return f"{value} milli-GPU"
         case "gpu_memory_mib":
@@ -70,7 +70,8 @@ def amount(resource: str, value: int) -> str:
             return f"{value} {resource}"
 
 
-def _plural(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
+    """Return '1 device', '2 devices'."""
     return f"{count} {noun}{'s' if count != 1 else ''}"
 
 
