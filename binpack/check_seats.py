@@ -12,9 +12,8 @@ from enum import StrEnum
 
 from binpack.books import Holding, account
 from binpack.check import check
-from binpack.dra.check import DeviceRule, Published, check_claims, claims_after
+from binpack.dra.check import DeviceRule, Published, check_claims, claims_after, is_card
 from binpack.state import NodeState
-from fleet import labels
 from fleet.dra import DeviceResult, DeviceSlice
 from fleet.node import Node
 from fleet.plan import Placement, Plan, Violation
@@ -129,13 +128,9 @@ def _cards(published: Published) -> dict[str, frozenset[str]]:
     for claim in claims_after(published.claims, published.going).values():
         for result in claim.allocation.results if claim.allocation is not None else ():
             one = where.get((result.driver, result.pool))
-            if one is not None and _is_card(result):
+            if one is not None and is_card(result):
                 found.setdefault(_node_of(one, result), set()).add(result.device)
     return {name: frozenset(ids) for name, ids in found.items()}
-
-
-def _is_card(result: DeviceResult) -> bool:
-    return result.driver.startswith(labels.DRA_GPU_DRIVERS) and not result.is_admin
 
 
 def _node_of(one: DeviceSlice, result: DeviceResult) -> str:
@@ -164,6 +159,6 @@ def _beside_records(seats: Iterable[tuple[Pod, Berth]], states: Mapping[str, Nod
             name for node, name in recorded if node == berth.node
         }
         results = (result for choice in berth.choices for result in choice.allocation.results)
-        if any(_is_card(result) and result.device in used for result in results):
+        if any(is_card(result) and result.device in used for result in results):
             found.append(Violation(pod_uid=pod.uid, node=berth.node, rule=DeviceRule.DEVICE_HELD))
     return found

@@ -94,7 +94,7 @@ def check_claims(plan: Plan, pods: Sequence[Pod], published: Published) -> tuple
         rules: list[str] = []
         for choice in placement.berth.choices:
             rules += audit.give(choice.claim_uid, choice.allocation, node, node_labels.get(node, {}))
-            cards = {(node, one.device) for one in choice.allocation.results if _is_card(one)}
+            cards = {(node, one.device) for one in choice.allocation.results if is_card(one)}
             rules += [] if cards.isdisjoint(recorded) else [DeviceRule.DEVICE_HELD]
         for one in pod.resource_claims:
             uid = names.get((pod.namespace, one.claim), "")
@@ -270,7 +270,7 @@ class _Audit:
         return len(results) >= 1 if way.count == 0 else len(results) == way.count
 
 
-def _is_card(result: DeviceResult) -> bool:
+def is_card(result: DeviceResult) -> bool:
     """Return True for a GPU that pods may hold by their records as well, under the same name."""
     return result.driver.startswith(labels.DRA_GPU_DRIVERS) and not result.is_admin
 
