@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binpack.books import Holding, account
+from binpack.books import account
 from binpack.check_seats import check_seats
 from binpack.dra.check import check_claims
 from binpack.dra.desk import Desk
 from binpack.dra.excerpts import Excerpts
 from binpack.dra.floor import Floor
 from binpack.fit import missing
-from binpack.ledger import Ledger
-from binpack.preemption.bonds import Crew
 from binpack.preemption.choice import price
 from binpack.preemption.propose import Proposal, propose
 from binpack.preemption.seats import Seating, settle
-from binpack.tenants import Tenants
 from fleet.budget import DisruptionBudget
 from fleet.company import Selector
 from fleet.constraints import Requirement
@@ -33,41 +30,10 @@ from fleet.pod import Berth, Pod
 from tests.support.builders import a_node, a_pod
 from tests.support.devices import DRIVER, a_claim, a_claimant, a_desk, a_device, a_request, a_slice, agree
 from tests.support.devices import given as has
+from tests.support.shown import Shown
 
 COUNTERS = {"card": {"slices": 3}}
 URGENT = 9
-
-
-class Quay:
-    """A small cluster in which everything held is shown by the API."""
-
-    def __init__(self, nodes: Iterable[Node], pods: Iterable[Pod], desk: Desk) -> None:
-        self.ledger, self.tenants, self.desk = Ledger(), Tenants(), desk
-        for node in nodes:
-            self.ledger.set_node(node)
-        for pod in pods:
-            self.ledger.set_pod(pod)
-            self.tenants.seen(pod)
-
-    def open_nodes(self) -> Iterable[str]:
-        return self.ledger.names()
-
-    def open_node(self, name: str) -> Node | None:
-        return self.ledger.node(name)
-
-    def staying(self, name: str) -> Mapping[str, Holding]:
-        tenants = self.tenants.on(name)
-        return {uid: one for uid, one in self.ledger.holdings_on(name).items() if not tenants[uid].is_terminating}
-
-    def leaves(self, uid: str) -> bool:
-        tenant = self.tenants.get(uid)
-        return tenant is None or tenant.is_terminating
-
-    def allows(self, pod: Pod, name: str) -> bool:
-        return True
-
-    def crew(self, pod: Pod) -> Crew | None:
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +50,8 @@ class Case:
         slices = [a_slice(name, found, counters=COUNTERS) for name, found in self.devices.items()]
         return a_desk(*slices, claims=self.claims)
 
-    def quay(self) -> Quay:
-        return Quay(self.nodes, self.pods, self.desk())
+    def quay(self) -> Shown:
+        return Shown(self.nodes, self.pods, self.desk())
 
 
 @st.composite
@@ -145,7 +111,7 @@ def is_free_then(claim: ResourceClaim, gone: Collection[str]) -> bool:
     return bool(claim.reserved_for) and all(one.uid in gone for one in claim.reserved_for)
 
 
-def could_be_seated(case: Case, quay: Quay, node: Node, gone: Collection[str]) -> bool:
+def could_be_seated(case: Case, quay: Shown, node: Node, gone: Collection[str]) -> bool:
     """Try every combination of devices, with the verifier of choices as the judge."""
     held = [one for uid, one in quay.staying(node.name).items() if uid not in gone]
     if missing(case.wish, account(node, held).state):
@@ -198,7 +164,7 @@ def test_a_seat_by_claim_is_what_brute_force_finds_cheapest(case: Case, allowed:
         assert violations(quay, found) == ()
 
 
-def violations(quay: Quay, found: Proposal) -> tuple[object, ...]:
+def violations(quay: Shown, found: Proposal) -> tuple[object, ...]:
     nodes = {berth.node: node for _, berth in found.seats if (node := quay.open_node(berth.node)) is not None}
     going = {one.uid for claim in quay.desk.claims.values() for one in claim.reserved_for if quay.leaves(one.uid)}
     published = quay.desk.published(nodes, going)
@@ -264,7 +230,7 @@ def test_what_is_cut_out_of_all_that_is_published_says_the_same_of_any_seats(cas
     if data.draw(st.booleans()):
         kept = DeviceResult(request="dev", driver=driver, pool=cells[0][0], device=cells[0][1])
         desk.keep("other", [ClaimChoice(claim_uid="others", allocation=Allocation(results=(kept,)))])
-    quay = Quay(nodes.values(), [pod for pod in case.pods if pod.node_name == name], desk)
+    quay = Shown(nodes.values(), [pod for pod in case.pods if pod.node_name == name], desk)
     victims = data.draw(st.lists(st.sampled_from(case.pods), unique_by=lambda pod: pod.uid)) if case.pods else []
     users = {one.uid for claim in case.claims for one in claim.reserved_for}
     published = desk.published(nodes, going={uid for uid in users if quay.leaves(uid)})
@@ -317,7 +283,7 @@ def test_looking_for_devices_to_free_ends_soon_however_many_nodes_there_are() ->
         *(a_slice(name, [a_device(f"d{i}") for i in range(8)]) for name in names),
         claims=[*claims, a_claim("wanted", a_request("dev", 4))],
     )
-    quay = Quay([a_node(name, gpus=0, milli_cpu=64_000) for name in names], pods, desk)
+    quay = Shown([a_node(name, gpus=0, milli_cpu=64_000) for name in names], pods, desk)
     began = time.thread_time()
     found = propose([a_claimant("urgent", "wanted", priority=URGENT)], quay, lambda pod: ())
     assert time.thread_time() - began < 5

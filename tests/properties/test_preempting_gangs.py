@@ -12,21 +12,19 @@ from hypothesis import strategies as st
 
 from binpack.books import Holding, account
 from binpack.check_seats import Gang, SeatRule, check_seats
-from binpack.dra.desk import Desk
 from binpack.dra.floor import Floor
 from binpack.fit import devices_for
-from binpack.ledger import Ledger
 from binpack.preemption.bonds import Asker, Bonds, Crew
 from binpack.preemption.choice import Price, price
 from binpack.preemption.propose import Proposal, propose
 from binpack.preemption.seats import Seating, settle
-from binpack.tenants import Tenants
 from fleet.budget import DisruptionBudget
 from fleet.company import Selector
 from fleet.constraints import Requirement
 from fleet.node import Node
 from fleet.pod import Berth, Owner, Pod
 from tests.support.builders import a_node, a_pod
+from tests.support.shown import Shown
 
 URGENT = 9
 NOBODY = Asker(priority=URGENT, sharers=frozenset(), gang=None)
@@ -58,34 +56,12 @@ class Case:
         return False
 
 
-class Quay:
-    """The cluster of a case, everything in it shown by the API."""
+class Full(Shown):
+    """The cluster of a case."""
 
     def __init__(self, case: Case) -> None:
+        super().__init__(case.nodes, case.pods)
         self.case = case
-        self.ledger, self.tenants, self.desk = Ledger(), Tenants(), Desk()
-        for node in case.nodes:
-            self.ledger.set_node(node)
-        for pod in case.pods:
-            self.ledger.set_pod(pod)
-            self.tenants.seen(pod)
-
-    def open_nodes(self) -> Iterable[str]:
-        return self.ledger.names()
-
-    def open_node(self, name: str) -> Node | None:
-        return self.ledger.node(name)
-
-    def staying(self, name: str) -> Mapping[str, Holding]:
-        tenants = self.tenants.on(name)
-        return {uid: one for uid, one in self.ledger.holdings_on(name).items() if not tenants[uid].is_terminating}
-
-    def leaves(self, uid: str) -> bool:
-        tenant = self.tenants.get(uid)
-        return tenant is None or tenant.is_terminating
-
-    def allows(self, pod: Pod, name: str) -> bool:
-        return True
 
     def crew(self, pod: Pod) -> Crew | None:
         running = self.case.running(pod.gang)
@@ -140,7 +116,7 @@ def could_go(case: Case) -> list[Pod]:
     ]
 
 
-def cheapest(case: Case, quay: Quay, fits: Callable[[Collection[str]], bool], *, may_break: bool) -> Price | None:
+def cheapest(case: Case, quay: Full, fits: Callable[[Collection[str]], bool], *, may_break: bool) -> Price | None:
     """Go through all sets of pods, wherever they are, that tear no gang."""
     best: Price | None = None
     for chosen in subsets(could_go(case)):
@@ -153,7 +129,7 @@ def cheapest(case: Case, quay: Quay, fits: Callable[[Collection[str]], bool], *,
     return best
 
 
-def has_room(case: Case, quay: Quay, wish: Pod, gone: Collection[str]) -> bool:
+def has_room(case: Case, quay: Full, wish: Pod, gone: Collection[str]) -> bool:
     for node in case.nodes:
         held = [one for uid, one in quay.staying(node.name).items() if uid not in gone]
         if devices_for(wish, account(node, held).state) is not None:
@@ -161,7 +137,7 @@ def has_room(case: Case, quay: Quay, wish: Pod, gone: Collection[str]) -> bool:
     return False
 
 
-def violations(quay: Quay, found: Proposal) -> set[str]:
+def violations(quay: Full, found: Proposal) -> set[str]:
     case = quay.case
     nodes = {berth.node: node for _, berth in found.seats if (node := quay.open_node(berth.node)) is not None}
     gangs = [
@@ -185,7 +161,7 @@ wishes = st.builds(
 @settings(max_examples=400, deadline=None)
 @given(cases(), wishes, st.booleans())
 def test_a_seat_among_gangs_is_what_brute_force_finds_cheapest(case: Case, wish: Pod, may_break: bool) -> None:
-    quay = Quay(case)
+    quay = Full(case)
     best = cheapest(case, quay, lambda gone: has_room(case, quay, wish, gone), may_break=may_break)
     found = propose([wish], quay, case.budgets_of, may_break=may_break)
     assert (found is None) == (best is None)
@@ -198,7 +174,7 @@ def test_a_seat_among_gangs_is_what_brute_force_finds_cheapest(case: Case, wish:
 @settings(max_examples=300, deadline=None)
 @given(cases(), st.integers(2, 4), st.integers(1, 2))
 def test_a_gang_that_preempts_tears_no_other(case: Case, many: int, whole: int) -> None:
-    quay = Quay(case)
+    quay = Full(case)
     unit = [a_pod(f"m{i}", whole=whole, priority=URGENT, gang="mine", gang_size=many) for i in range(many)]
     found = propose(unit, quay, case.budgets_of)
     if found is None:
@@ -215,7 +191,7 @@ def test_a_gang_that_preempts_tears_no_other(case: Case, many: int, whole: int) 
 @settings(max_examples=300, deadline=None)
 @given(cases(), st.data())
 def test_a_seat_asks_for_the_cheapest_that_tear_no_gang(case: Case, data: st.DataObject) -> None:
-    quay = Quay(case)
+    quay = Full(case)
     node = data.draw(st.sampled_from(case.nodes))
     berth = Berth(node=node.name, devices=(data.draw(st.sampled_from([one.id for one in node.devices])),))
     seated = a_pod("urgent", whole=1, milli_cpu=1000, priority=URGENT, seat=berth)
@@ -243,7 +219,7 @@ def used_cpu(holdings: Iterable[Holding]) -> int:
 @given(cases(), st.lists(st.integers(0, 20), max_size=3))
 def test_whoever_goes_later_counts_on_who_went_before(case: Case, order: list[int]) -> None:
     """One after another: what has gone by then never tears a gang."""
-    quay, gone = Quay(case), set[str]()
+    quay, gone = Full(case), set[str]()
     able = could_go(case)
     bonds = Bonds(quay.crew)
     for number in order:
@@ -266,7 +242,7 @@ def test_looking_for_gangs_that_make_room_ends_soon_however_large_they_are() -> 
         for i, node in enumerate(nodes)
         for j in range(8)
     ]
-    quay = Quay(Case(nodes=tuple(nodes), pods=tuple(pods), sizes={f"g{i}": 64 for i in range(125)}, allowed=0))
+    quay = Full(Case(nodes=tuple(nodes), pods=tuple(pods), sizes={f"g{i}": 64 for i in range(125)}, allowed=0))
     began = time.thread_time()
     found = propose([a_pod("urgent", whole=4, priority=URGENT)], quay, lambda pod: ())
     assert time.thread_time() - began < 5

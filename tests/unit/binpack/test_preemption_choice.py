@@ -13,49 +13,16 @@ from binpack.books import account
 from binpack.dra.desk import Desk
 from binpack.dra.floor import Floor
 from binpack.fit import devices_for, refusal
-from binpack.ledger import Ledger
 from binpack.preemption.bonds import Asker, Bonds, Crew
 from binpack.preemption.choice import price, spared
 from binpack.preemption.propose import propose
 from binpack.preemption.seats import Seating, settle
-from binpack.tenants import Tenants
 from fleet.budget import DisruptionBudget
 from fleet.company import Selector
 from fleet.constraints import Requirement
 from fleet.pod import Berth, Owner
 from tests.support.builders import a_node, a_pod
-
-
-class Quay:
-    """A small cluster in which everything held is shown by the API."""
-
-    def __init__(self, nodes, pods):
-        self.ledger, self.tenants, self.desk = Ledger(), Tenants(), Desk()
-        for node in nodes:
-            self.ledger.set_node(node)
-        for pod in pods:
-            self.ledger.set_pod(pod)
-            self.tenants.seen(pod)
-
-    def open_nodes(self):
-        return self.ledger.names()
-
-    def open_node(self, name):
-        return self.ledger.node(name)
-
-    def staying(self, name):
-        tenants = self.tenants.on(name)
-        held = self.ledger.holdings_on(name)
-        return {uid: one for uid, one in held.items() if not (uid in tenants and tenants[uid].is_terminating)}
-
-    def leaves(self, uid):
-        return self.tenants.get(uid) is None
-
-    def allows(self, pod, name):
-        return True
-
-    def crew(self, pod):
-        return None
+from tests.support.shown import Shown
 
 
 def settled(node, held, tenants, seats):
@@ -114,7 +81,7 @@ def harbours(draw):
 @given(harbours(), st.integers(0, 2), st.booleans())
 def test_a_proposal_is_what_brute_force_finds_cheapest(harbour, allowed, may_break):
     nodes, pods, wish = harbour
-    quay, budgets = Quay(nodes, pods), under(budget(allowed))
+    quay, budgets = Shown(nodes, pods), under(budget(allowed))
     best = None
     for node in nodes:
         staying = [pod for pod in pods if pod.node_name == node.name and not pod.is_terminating]
@@ -153,7 +120,7 @@ def test_pieces_on_different_nodes_make_no_seat():
         nodes.append(a_node(f"n{i}", gpus=8))
         pods += [a_pod(f"hi{i}{j}", whole=1, node=f"n{i}", devices=(str(j),), priority=100) for j in range(6)]
         pods += [a_pod(f"lo{i}{j}", whole=1, node=f"n{i}", devices=(str(6 + j),)) for j in range(2)]
-    quay = Quay(nodes, pods)
+    quay = Shown(nodes, pods)
     assert propose([a_pod("big", whole=8, priority=100)], quay, no_budgets) is None
     small = propose([a_pod("small", whole=1, priority=100)], quay, no_budgets)
     assert [pod.priority for pod in small.victims] == [0]
@@ -161,11 +128,11 @@ def test_pieces_on_different_nodes_make_no_seat():
 
 def test_a_pod_that_never_preempts_gets_no_seat_that_others_hold():
     node, pods = full_of("n1")
-    assert propose([a_pod("p", whole=1, priority=9, never_preempts=True)], Quay([node], pods), no_budgets) is None
+    assert propose([a_pod("p", whole=1, priority=9, never_preempts=True)], Shown([node], pods), no_budgets) is None
 
 
 def test_a_budget_sends_the_preemptor_to_another_node():
-    quay = Quay(
+    quay = Shown(
         [a_node("n1", gpus=1), a_node("n2", gpus=1)],
         [
             a_pod("kept", whole=1, node="n1", devices=("0",), pod_labels={"app": "a"}),
@@ -178,18 +145,18 @@ def test_a_budget_sends_the_preemptor_to_another_node():
 def test_a_pod_under_two_budgets_stays_for_the_api_evicts_it_under_none():
     node, pods = full_of("n1", 1, pod_labels={"app": "a"})
     twins = under(budget(5), replace(budget(5), name="twin"))
-    assert propose([a_pod("p", whole=1, priority=9)], Quay([node], pods), twins) is None
-    assert propose([a_pod("p", whole=1, priority=9)], Quay([node], pods), twins, may_break=True) is not None
+    assert propose([a_pod("p", whole=1, priority=9)], Shown([node], pods), twins) is None
+    assert propose([a_pod("p", whole=1, priority=9)], Shown([node], pods), twins, may_break=True) is not None
 
 
 def test_a_status_that_is_old_allows_nothing():
     node, pods = full_of("n1", 1, pod_labels={"app": "a"})
-    assert propose([a_pod("p", whole=1, priority=9)], Quay([node], pods), under(budget(5, is_current=False))) is None
+    assert propose([a_pod("p", whole=1, priority=9)], Shown([node], pods), under(budget(5, is_current=False))) is None
 
 
 def test_budgets_are_used_up_over_the_members_of_a_gang():
     first, second = full_of("n1", 1, pod_labels={"app": "a"}), full_of("n2", 1, pod_labels={"app": "a"})
-    quay = Quay([first[0], second[0]], first[1] + second[1])
+    quay = Shown([first[0], second[0]], first[1] + second[1])
     gang = [a_pod(f"g{i}", whole=1, priority=9, gang="g", gang_size=2) for i in range(2)]
     assert propose(gang, quay, under(budget(1))) is None
     found = propose(gang, quay, under(budget(2)))
@@ -199,7 +166,7 @@ def test_budgets_are_used_up_over_the_members_of_a_gang():
 
 def test_a_gang_uses_what_is_free_before_anybody_goes():
     node, pods = full_of("n1", 4)
-    quay = Quay([node, a_node("n2", gpus=2)], pods)
+    quay = Shown([node, a_node("n2", gpus=2)], pods)
     gang = [a_pod(f"g{i}", whole=1, priority=9, gang="g", gang_size=3) for i in range(3)]
     found = propose(gang, quay, no_budgets)
     assert len(found.victims) == 1
@@ -209,7 +176,7 @@ def test_a_gang_uses_what_is_free_before_anybody_goes():
 @pytest.mark.parametrize(("terminating", "right"), [(True, Seating.LEAVING), (False, Seating.HELD)])
 def test_a_seat_waits_for_who_leaves_and_asks_who_stays(terminating, right):
     node, pods = full_of("n1", 1, is_terminating=terminating)
-    quay = Quay([node], pods)
+    quay = Shown([node], pods)
     seated = a_pod("p", whole=1, priority=9, seat=Berth(node="n1", devices=("0",)))
     held = {pod.uid: quay.ledger.holdings_on("n1")[pod.uid] for pod in pods}
     (standing,) = settled(node, held, quay.tenants, [seated])
@@ -219,7 +186,7 @@ def test_a_seat_waits_for_who_leaves_and_asks_who_stays(terminating, right):
 
 def test_two_seats_on_one_node_ask_for_two_to_go():
     node, pods = full_of("n1", 2)
-    quay = Quay([node], pods)
+    quay = Shown([node], pods)
     seats = [
         a_pod(f"p{i}", whole=1, priority=priority, seat=Berth(node="n1", devices=(str(i),)))
         for i, priority in enumerate((50, 9))
@@ -231,7 +198,7 @@ def test_two_seats_on_one_node_ask_for_two_to_go():
 def test_what_goes_for_one_seat_is_not_asked_again_for_the_next():
     node = a_node("n1", milli_cpu=10_000)
     pods = [a_pod(name, milli_cpu=5000, node="n1") for name in ("a", "b")]
-    quay = Quay([node], pods)
+    quay = Shown([node], pods)
     seats = [a_pod(f"p{p}", milli_cpu=5000, priority=p, seat=Berth(node="n1")) for p in (50, 9)]
     found = settled(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, seats)
     assert sorted(victim.name for one in found for victim in one.victims) == ["a", "b"]
@@ -267,7 +234,7 @@ def test_no_gang_goes_for_one_of_its_own_for_who_shares_its_claims_or_by_the_tho
 
 def test_a_seat_that_nobody_may_free_is_lost():
     node, pods = full_of("n1", 1, priority=9)
-    quay = Quay([node], pods)
+    quay = Shown([node], pods)
     seated = a_pod("p", whole=1, priority=9, seat=Berth(node="n1", devices=("0",)))
     (standing,) = settled(node, dict(quay.ledger.holdings_on("n1")), quay.tenants, [seated])
     assert standing.seating is Seating.LOST
