@@ -15,7 +15,7 @@ from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import Options
 from fleet.kube.client import Client
 from tests.support.cluster import StartCluster, add_nodes, client_of
-from tests.support.dra import Pier
+from tests.support.dra import Pier, pier_of
 from tests.support.quay import POOL, Quay
 
 HAND_OVER_S = 2
@@ -84,14 +84,5 @@ async def pier(claims_cluster: Cluster) -> AsyncIterator[Pier]:
     """A namespace of the test's own, with two nodes of 8 cores that have its name."""
     name = f"claims-{next(_NUMBERS)}"
     nodes = fake_nodes.uniform(2, is_sharing=False, prefix=name, gpus=0, milli_cpu=8000)
-    await add_nodes(claims_cluster, [replace(node, labels={POOL: name}) for node in nodes])
-    async with client_of(claims_cluster) as client:
-        quay = Quay(client, name, name)
-        await quay.open()
-        opened = Pier(quay)
-        await opened.open()
+    async with pier_of(claims_cluster, name, nodes) as opened:
         yield opened
-        await quay.close()
-        await opened.close()
-        for node in nodes:
-            await client.delete(f"/api/v1/nodes/{node.name}")

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -21,10 +20,10 @@ from fleet.kube.decode import pod_from
 from fleet.kube.objects import PodObject
 from fleet.kube.patches import seat_patch
 from fleet.pod import Berth
-from tests.support.cluster import StartCluster, add_nodes, client_of
-from tests.support.dra import FINALIZER, Pier, allocation_of, device, devices_of, request, reservers_of
+from tests.support.cluster import StartCluster, client_of
+from tests.support.dra import FINALIZER, Pier, allocation_of, device, devices_of, pier_of, request, reservers_of
 from tests.support.eventually import eventually
-from tests.support.quay import POOL, Quay, gates_of, node_of, note, pins
+from tests.support.quay import gates_of, node_of, note, pins
 
 pytestmark = [pytest.mark.contract, pytest.mark.slow]
 
@@ -55,17 +54,8 @@ async def pier(cluster: Cluster) -> AsyncIterator[Pier]:
     """A namespace of the test's own, with two nodes of 8 cores and a card each that have its name."""
     name = f"claimseats-{next(_NUMBERS)}"
     nodes = fake_nodes.uniform(2, is_sharing=True, prefix=name, gpus=1, model="G2", milli_cpu=8000)
-    await add_nodes(cluster, [replace(node, labels={**node.labels, POOL: name}) for node in nodes])
-    async with client_of(cluster) as client:
-        quay = Quay(client, name, name)
-        await quay.open()
-        opened = Pier(quay)
-        await opened.open()
+    async with pier_of(cluster, name, nodes) as opened:
         yield opened
-        await quay.close()
-        await opened.close()
-        for node in nodes:
-            await client.delete(f"/api/v1/nodes/{node.name}")
 
 
 def nodes_of(pier: Pier) -> tuple[str, str]:

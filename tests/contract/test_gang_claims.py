@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,10 +14,20 @@ from berthmaster.local.cluster import Cluster
 from berthmaster.local.components import Options
 from fleet import labels
 from fleet.kube import paths
-from tests.support.cluster import StartCluster, add_nodes, client_of
-from tests.support.dra import FINALIZER, GROUP, Pier, allocation_of, device, devices_of, request, reservers_of
+from tests.support.cluster import StartCluster
+from tests.support.dra import (
+    FINALIZER,
+    GROUP,
+    Pier,
+    allocation_of,
+    device,
+    devices_of,
+    pier_of,
+    request,
+    reservers_of,
+)
 from tests.support.eventually import eventually
-from tests.support.quay import POOL, Quay, gates_of, node_of, note
+from tests.support.quay import gates_of, node_of, note
 
 pytestmark = [pytest.mark.contract, pytest.mark.slow]
 
@@ -38,19 +47,10 @@ async def pier(cluster: Cluster) -> AsyncIterator[Pier]:
     """A namespace of the test's own, with two nodes of 8 cores and two devices each."""
     name = f"gang-claims-{next(_NUMBERS)}"
     nodes = fake_nodes.uniform(2, is_sharing=False, prefix=name, gpus=0, milli_cpu=8000)
-    await add_nodes(cluster, [replace(node, labels={POOL: name}) for node in nodes])
-    async with client_of(cluster) as client:
-        quay = Quay(client, name, name)
-        await quay.open()
-        opened = Pier(quay)
-        await opened.open()
+    async with pier_of(cluster, name, nodes) as opened:
         for node in nodes:
             await opened.publish(node.name, [device(f"d{i}") for i in range(2)])
         yield opened
-        await quay.close()
-        await opened.close()
-        for node in nodes:
-            await client.delete(f"/api/v1/nodes/{node.name}")
 
 
 async def add_member(pier: Pier, number: int, gang: str = "g", size: int = SIZE, **claim: str) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from berthmaster.demo.replay import items
+from berthmaster.local.cluster import Cluster
 from fleet.errors import NotFound
 from fleet.kube import paths
+from fleet.node import Node
+from tests.support.cluster import add_nodes, client_of
 from tests.support.eventually import eventually
-from tests.support.quay import Object, Quay
+from tests.support.quay import POOL, Object, Quay
 
 DRIVER = "dev.example.com"
 GROUP = "resource.k8s.io/v1"
@@ -182,3 +187,19 @@ async def publish_alike(pier: Pier, count: int) -> None:
     """Publish as many equal devices on each of a test's nodes."""
     for node in nodes_of(pier):
         await pier.publish(node, [device(f"d{i}", {"index": i}) for i in range(count)])
+
+
+@asynccontextmanager
+async def pier_of(cluster: Cluster, name: str, nodes: Sequence[Node]) -> AsyncIterator[Pier]:
+    """A namespace of this name with these nodes, which pods of it alone select; all of it goes at the end."""
+    await add_nodes(cluster, [replace(node, labels={**node.labels, POOL: name}) for node in nodes])
+    async with client_of(cluster) as client:
+        quay = Quay(client, name, name)
+        await quay.open()
+        opened = Pier(quay)
+        await opened.open()
+        yield opened
+        await quay.close()
+        await opened.close()
+        for node in nodes:
+            await client.delete(f"/api/v1/nodes/{node.name}")
