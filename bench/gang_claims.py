@@ -18,7 +18,6 @@ import json
 import os
 import platform
 import random
-import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from typing import Any
 
 from bench.device_claims import DRIVER, PROFILES
 from bench.device_claims import a_node as a_partitioned_node
+from bench.gangs import FULL_RATIO, figures, show
 from binpack.check import check
 from binpack.dra.choose import Chosen
 from binpack.dra.desk import Desk
@@ -53,8 +53,6 @@ from fleet.pod import Pod
 from fleet.resources import Resources
 
 RESULTS = Path(__file__).parent / "results" / "gang_claims.json"
-FULL_RATIO = 0.9
-LONGEST_S = 1.0
 _CLASS = "any"
 _MODELS = ("A", "B")
 _DEVICES = 8
@@ -93,7 +91,7 @@ def main() -> None:
         "rows": rows,
     }
     given.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    show(rows)
+    show(rows, by="cluster")
     print(f"wrote {os.path.relpath(given.out)}")
 
 
@@ -227,26 +225,7 @@ def run(desk: Desk, index: Index, states: dict[str, NodeState], kind: str, pods:
 
 def summary(runs: Sequence[dict[str, Any]], kind: str, size: int) -> dict[str, Any]:
     chosen = [run for run in runs if run["kind"] == kind and run["size"] == size]
-    times = sorted(run["s"] for run in chosen)
-    return {
-        "cluster": kind,
-        "members": size,
-        "gangs": len(chosen),
-        "placed": sum(run["placed"] for run in chosen),
-        "placed_in_time": sum(run["placed"] and run["s"] <= LONGEST_S for run in chosen),
-        "median_s": round(statistics.median(times), 4),
-        "worst_s": round(times[-1], 4),
-        "worst_cpu_s": round(max(run["cpu_s"] for run in chosen), 4),
-    }
-
-
-def show(rows: Sequence[dict[str, Any]]) -> None:
-    print("cluster     members  gangs  placed  median s  worst s  worst CPU s")
-    for row in rows:
-        print(
-            f"{row['cluster']:10} {row['members']:8} {row['gangs']:6} {row['placed']:7}"
-            f" {row['median_s']:9.3f} {row['worst_s']:8.3f} {row['worst_cpu_s']:12.3f}"
-        )
+    return {"cluster": kind, "members": size} | figures(chosen)
 
 
 if __name__ == "__main__":

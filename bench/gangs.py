@@ -186,11 +186,14 @@ def run(index: Index, states: States, kind: str, size: int, seed: int, draw: ran
 
 def summary(runs: Sequence[dict[str, Any]], kind: str, size: int) -> dict[str, Any]:
     chosen = [run for run in runs if run["kind"] == kind and run["size"] == size]
+    fewest = min(run["members"] for run in chosen)
+    return {"kind": kind, "members": size, "fewest_members": fewest} | figures(chosen)
+
+
+def figures(chosen: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how many gangs were placed, and how fast."""
     times = sorted(run["s"] for run in chosen)
     return {
-        "kind": kind,
-        "members": size,
-        "fewest_members": min(run["members"] for run in chosen),
         "gangs": len(chosen),
         "placed": sum(run["placed"] for run in chosen),
         "placed_in_time": sum(run["placed"] and run["s"] <= LONGEST_S for run in chosen),
@@ -200,11 +203,12 @@ def summary(runs: Sequence[dict[str, Any]], kind: str, size: int) -> dict[str, A
     }
 
 
-def show(rows: Sequence[dict[str, Any]]) -> None:
-    print("gang      members  gangs  placed  median s  worst s  worst CPU s")
+def show(rows: Sequence[dict[str, Any]], by: str = "kind") -> None:
+    """Print a row for each kind of `by` and size."""
+    print(f"{by:10} members  gangs  placed  median s  worst s  worst CPU s")
     for row in rows:
         print(
-            f"{row['kind']:8} {row['members']:8} {row['gangs']:6} {row['placed']:7}"
+            f"{row[by]:10} {row['members']:8} {row['gangs']:6} {row['placed']:7}"
             f" {row['median_s']:9.3f} {row['worst_s']:8.3f} {row['worst_cpu_s']:12.3f}"
         )
 
